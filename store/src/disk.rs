@@ -1,0 +1,192 @@
+//! The one seam to the filesystem. Everything the store reads or writes passes through [`Disk`], so that a test can make
+//! any single call fail. Nothing here knows what a conversation is.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// What kind of thing a name stands for. Links are not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Link,
+    /// A socket, a pipe, a device.
+    Other,
+}
+
+/// What the filesystem says about one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Size in bytes.
+    pub size: u64,
+    /// Last change of the contents, in nanoseconds since the epoch.
+    pub mtime: i64,
+    /// Inode number.
+    pub ino: u64,
+    /// Device number.
+    pub dev: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Birth time in nanoseconds since the epoch, where the filesystem keeps one.
+    pub birth: Option<i64>,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirEntry {
+    /// The name, which need not be UTF-8.
+    pub name: OsString,
+    /// What it stands for.
+    pub kind: Kind,
+}
+
+/// A file's bytes and what `fstat` said of the very descriptor they came from.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The stat of the open file.
+    pub stat: Stat,
+}
+
+/// The calls the store makes. Each is one thing that can fail.
+pub trait Disk: Send + Sync + Debug {
+    /// `lstat`.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// Reads a whole file.
+    fn read(&self, path: &Path) -> io::Result<Contents>;
+    /// Lists a directory, in no particular order.
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Reads a link.
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Makes one directory; its parent is there.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a new file with these bytes and permission bits and brings it to disk. Fails if the name is taken.
+    fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
+    /// `rename`, replacing a file or an empty directory.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// `unlink`.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// `rmdir`.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a symbolic link.
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
+    /// Brings a directory's entries to disk.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Opens a file for locking, making it if it is not there. It is neither truncated nor followed through a link.
+    fn open_lock(&self, path: &Path) -> io::Result<File>;
+}
+
+/// The real filesystem.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        fs::symlink_metadata(path).map(|meta| stat_of(&meta))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Contents> {
+        // A pipe put in a file's place must not hang the reader, hence NONBLOCK and the check for a regular file.
+        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
+        let stat = stat_of(&file.metadata()?);
+        match stat.kind {
+            Kind::File => {}
+            Kind::Dir => return Err(io::Error::from_raw_os_error(libc::EISDIR)),
+            Kind::Link | Kind::Other => return Err(io::Error::other("not a regular file")),
+        }
+        let mut bytes = Vec::with_capacity(stat.size as usize + 1);
+        file.read_to_end(&mut bytes)?;
+        Ok(Contents { bytes, stat })
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        fs::read_dir(path)?
+            .map(|entry| {
+                let entry = entry?;
+                Ok(DirEntry { name: entry.file_name(), kind: kind_of(entry.file_type()?) })
+            })
+            .collect()
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::read_link(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().mode(0o777).create(path)
+    }
+
+    fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        std::os::unix::fs::symlink(target, link)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn open_lock(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(path)
+    }
+}
+
+fn stat_of(meta: &fs::Metadata) -> Stat {
+    Stat {
+        kind: kind_of(meta.file_type()),
+        size: meta.len(),
+        mtime: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
+        ino: meta.ino(),
+        dev: meta.dev(),
+        mode: meta.permissions().mode() & 0o7777,
+        birth: meta
+            .created()
+            .ok()
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .and_then(|since| i64::try_from(since.as_nanos()).ok()),
+    }
+}
+
+fn kind_of(kind: fs::FileType) -> Kind {
+    if kind.is_file() {
+        Kind::File
+    } else if kind.is_dir() {
+        Kind::Dir
+    } else if kind.is_symlink() {
+        Kind::Link
+    } else {
+        Kind::Other
+    }
+}

@@ -1,0 +1,85 @@
+//! What can go wrong in the store. Every I/O failure names its verb and its path.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::id::ConversationId;
+use crate::json::JsonError;
+use crate::lock::Holder;
+
+/// The store's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of the store, told so that a person knows what to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused something.
+    #[error("cannot {verb} {}", path.display())]
+    Io {
+        /// What was attempted, such as `read` or `rename`.
+        verb: &'static str,
+        /// What it was attempted on.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// A file does not hold what it must hold.
+    #[error("{}: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column where there are any.
+        reason: JsonError,
+    },
+    /// Something other than JSON content is out of shape: a workspace id, a link, a directory.
+    #[error("{}: {reason}", path.display())]
+    Malformed {
+        /// The offending path.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No `.jp` directory here or above.
+    #[error("no workspace in {} or any directory above it", start.display())]
+    NoWorkspace {
+        /// Where the search began.
+        start: PathBuf,
+    },
+    /// There is no conversation with this id.
+    #[error("no conversation {id}")]
+    NotFound {
+        /// The id that was asked for.
+        id: ConversationId,
+    },
+    /// Another process holds the conversation.
+    #[error("conversation {id} is locked{}", held_by(holder.as_ref()))]
+    Locked {
+        /// The conversation.
+        id: ConversationId,
+        /// Who holds it, as far as the lock file tells.
+        holder: Option<Holder>,
+    },
+    /// The wait was given up because the user asked for it.
+    #[error("interrupted")]
+    Interrupted,
+    /// The request contradicts the state of the store.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn held_by(holder: Option<&Holder>) -> String {
+    holder.map(|holder| format!(" (held by {holder})")).unwrap_or_default()
+}
+
+/// Gives an [`io::Result`] its verb and its path.
+pub trait Context<T> {
+    /// Names what was attempted and on what.
+    fn context(self, verb: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, verb: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io { verb, path: path.to_owned(), source })
+    }
+}
