@@ -60,6 +60,15 @@ pub enum Error {
         /// Who holds it, as far as the lock file tells.
         holder: Option<Holder>,
     },
+    /// The store has the change; the workspace's copy does not.
+    #[error("{id} is safe in the store, but its copy in the workspace could not be brought in step")]
+    Unprojected {
+        /// The conversation.
+        id: ConversationId,
+        /// What went wrong with the copy.
+        #[source]
+        source: Box<Error>,
+    },
     /// The wait was given up because the user asked for it.
     #[error("interrupted")]
     Interrupted,
@@ -80,6 +89,10 @@ pub trait Context<T> {
 
 impl<T> Context<T> for io::Result<T> {
     fn context(self, verb: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io { verb, path: path.to_owned(), source })
+        self.map_err(|source| Error::Io {
+            verb,
+            path: path.to_owned(),
+            source,
+        })
     }
 }
