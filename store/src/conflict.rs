@@ -1,12 +1,11 @@
 //! The losing side of a conflict, kept whole under `vfs/conflicts/<id>/<time>/` until somebody throws it away.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, Kind};
-use crate::error::{Context as _, Result};
+use crate::error::Result;
+use crate::files;
 use crate::id::ConversationId;
-use crate::scan::is_absent;
 use crate::time::Timestamp;
 
 /// One kept loser.
@@ -25,26 +24,15 @@ pub struct Kept {
 /// Everything that is kept, oldest first.
 pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Kept>> {
     let mut kept = Vec::new();
-    for owner in entries(disk, dir)? {
+    for owner in dirs(disk, dir)? {
         let owner_dir = dir.join(&owner);
-        for time in entries(disk, &owner_dir)? {
+        for time in dirs(disk, &owner_dir)? {
             let path = owner_dir.join(&time);
-            let mut files = match disk.list(&path) {
-                Ok(files) => files
-                    .into_iter()
-                    .map(|file| file.name.to_string_lossy().into_owned())
-                    .collect(),
-                Err(error) if is_absent(&error) => Vec::new(),
-                Err(error) => return Err(error).context("list", &path),
-            };
+            let names = files::entries(disk, &path)?.into_iter().map(|file| file.name.to_string_lossy().into_owned());
+            let mut files: Vec<_> = names.collect();
             files.sort();
             let at = time.split('_').next().and_then(from_dirname);
-            kept.push(Kept {
-                id: ConversationId::parse_loose(&owner),
-                path,
-                at,
-                files,
-            });
+            kept.push(Kept { id: ConversationId::parse_loose(&owner), path, at, files });
         }
     }
     kept.sort_by(|a, b| (a.at, &a.path).cmp(&(b.at, &b.path)));
@@ -63,14 +51,9 @@ fn from_dirname(name: &str) -> Option<Timestamp> {
         .map(|zoned| zoned.timestamp())
 }
 
-fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>> {
-    let found = match disk.list(dir) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error).context("list", dir),
-    };
-    let dirs = found.into_iter().filter(|entry| entry.kind == Kind::Dir);
-    Ok(dirs.map(|entry| entry.name.to_string_lossy().into_owned()).collect())
+fn dirs(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>> {
+    let found = files::entries(disk, dir)?.into_iter().filter(|entry| entry.kind == Kind::Dir);
+    Ok(found.map(|entry| entry.name.to_string_lossy().into_owned()).collect())
 }
 
 #[cfg(test)]

@@ -100,10 +100,7 @@ impl Disk for RealDisk {
 
     fn read(&self, path: &Path) -> io::Result<Contents> {
         // A pipe put in a file's place must not hang the reader, hence NONBLOCK and the check for a regular file.
-        let mut file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(path)?;
+        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
         let stat = stat_of(&file.metadata()?);
         match stat.kind {
             Kind::File => {}
@@ -119,10 +116,7 @@ impl Disk for RealDisk {
         fs::read_dir(path)?
             .map(|entry| {
                 let entry = entry?;
-                Ok(DirEntry {
-                    name: entry.file_name(),
-                    kind: kind_of(entry.file_type()?),
-                })
+                Ok(DirEntry { name: entry.file_name(), kind: kind_of(entry.file_type()?) })
             })
             .collect()
     }
@@ -187,10 +181,7 @@ fn stat_of(meta: &fs::Metadata) -> Stat {
     Stat {
         kind: kind_of(meta.file_type()),
         size: meta.len(),
-        mtime: meta
-            .mtime()
-            .saturating_mul(1_000_000_000)
-            .saturating_add(meta.mtime_nsec()),
+        mtime: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
         ino: meta.ino(),
         dev: meta.dev(),
         mode: meta.permissions().mode() & 0o7777,
@@ -203,10 +194,7 @@ fn stat_of(meta: &fs::Metadata) -> Stat {
 }
 
 fn is_refusal(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-    )
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 fn kind_of(kind: fs::FileType) -> Kind {

@@ -89,10 +89,6 @@ pub trait Context<T> {
 
 impl<T> Context<T> for io::Result<T> {
     fn context(self, verb: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| Error::Io {
-            verb,
-            path: path.to_owned(),
-            source,
-        })
+        self.map_err(|source| Error::Io { verb, path: path.to_owned(), source })
     }
 }

@@ -31,9 +31,7 @@ impl Stream {
     pub fn parse(bytes: &[u8]) -> Result<Self, JsonError> {
         // The scan knows where an element stands that is no object; the parser would not say.
         skim(bytes)?;
-        Ok(Self {
-            elements: json::array(bytes)?,
-        })
+        Ok(Self { elements: json::array(bytes)? })
     }
 
     /// The bytes of `events.json`.
@@ -54,9 +52,7 @@ impl Stream {
     fn objects(&self) -> impl ExactSizeIterator<Item = &Object> {
         // `parse` lets only objects in, so nothing is lost here; the empty object keeps the indices right.
         static EMPTY: std::sync::LazyLock<Object> = std::sync::LazyLock::new(Object::new);
-        self.elements
-            .iter()
-            .map(|element| element.as_object().unwrap_or(&EMPTY))
+        self.elements.iter().map(|element| element.as_object().unwrap_or(&EMPTY))
     }
 }
 

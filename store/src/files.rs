@@ -1,10 +1,11 @@
 //! Changes to files and directories that either happen or do not. Every one is prepared in a scratch directory on the same
 //! filesystem and put into place by a single rename.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk::{Disk, Kind};
+use crate::disk::{DirEntry, Disk, Kind};
 use crate::error::{Context as _, Result};
 use crate::scan::is_absent;
 
@@ -25,10 +26,7 @@ pub(crate) enum NewContent {
 
 impl NewFile {
     pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Self {
-        Self {
-            path: name.into(),
-            content: NewContent::File { bytes, mode: FILE_MODE },
-        }
+        Self { path: name.into(), content: NewContent::File { bytes, mode: FILE_MODE } }
     }
 }
 
@@ -93,17 +91,8 @@ impl<'a> Scratch<'a> {
 
     /// Removes what dead processes left behind. `is_alive` says whether a process is still there.
     pub(crate) fn sweep(&self, is_alive: &dyn Fn(u32) -> bool) -> Result<()> {
-        let entries = match self.disk.list(&self.dir) {
-            Ok(entries) => entries,
-            Err(error) if is_absent(&error) => return Ok(()),
-            Err(error) => return Err(error).context("list", &self.dir),
-        };
-        for entry in entries {
-            let owner = entry
-                .name
-                .to_str()
-                .and_then(|name| name.split('-').next())
-                .and_then(|pid| pid.parse().ok());
+        for entry in entries(self.disk, &self.dir)? {
+            let owner = entry.name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse().ok());
             if owner.is_some_and(|pid| pid != self.pid && !is_alive(pid)) {
                 remove_tree(self.disk, &self.dir.join(&entry.name))?;
             }
@@ -120,9 +109,7 @@ impl<'a> Scratch<'a> {
     /// A name of our own in the scratch directory, which is made on the way.
     fn name(&self) -> Result<PathBuf> {
         make_dirs(self.disk, &self.dir)?;
-        Ok(self
-            .dir
-            .join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed))))
+        Ok(self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed))))
     }
 
     fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
@@ -170,6 +157,42 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What is at a path; `None` when nothing is. A refusal to look is not an absence.
+pub(crate) fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<Kind>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat.kind)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("look at", path),
+    }
+}
+
+/// Whether anything is at a path.
+pub(crate) fn exists(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    kind(disk, path).map(|kind| kind.is_some())
+}
+
+/// A name in a directory that nothing has: the one wished for, or that with a number behind it.
+pub(crate) fn unused(disk: &dyn Disk, dir: &Path, wish: &OsStr) -> Result<PathBuf> {
+    let mut name = wish.to_owned();
+    for serial in 1.. {
+        if !exists(disk, &dir.join(&name))? {
+            break;
+        }
+        name = wish.to_owned();
+        name.push(format!("-{serial}"));
+    }
+    Ok(dir.join(name))
+}
+
+/// The entries of a directory; none when it is not there.
+pub(crate) fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<DirEntry>> {
+    match disk.list(dir) {
+        Ok(entries) => Ok(entries),
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        Err(error) => Err(error).context("list", dir),
+    }
+}
+
 /// Renames, making the target's parent directory and bringing both ends to disk.
 pub(crate) fn move_dir(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
     if let Some(parent) = to.parent() {
@@ -213,10 +236,7 @@ pub(crate) fn gather(disk: &dyn Disk, dir: &Path, paths: impl IntoIterator<Item 
         let content = match stat.kind {
             Kind::File => {
                 let contents = disk.read(&full).context("read", &full)?;
-                NewContent::File {
-                    bytes: contents.bytes,
-                    mode: contents.stat.mode,
-                }
+                NewContent::File { bytes: contents.bytes, mode: contents.stat.mode }
             }
             Kind::Dir => NewContent::Dir,
             Kind::Link => NewContent::Link(disk.read_link(&full).context("read link", &full)?),

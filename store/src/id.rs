@@ -87,19 +87,14 @@ impl ConversationId {
 
     /// Whether a directory name is the plain digits of this id, alone or followed by `-` and anything.
     pub fn is_canonical_dirname(self, name: &str) -> bool {
-        name.strip_prefix(&self.0.to_string())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        name.strip_prefix(&self.0.to_string()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
     /// The directory name for this id and title. The slug is cosmetic: the title cannot be read back from it.
     pub fn dirname(self, title: Option<&str>) -> String {
         let title = title.unwrap_or_default();
-        let dashed: String = title
-            .trim()
-            .chars()
-            .take(TITLE_MAX)
-            .map(|char| if char.is_alphanumeric() { char } else { '-' })
-            .collect();
+        let dashed: String =
+            title.trim().chars().take(TITLE_MAX).map(|char| if char.is_alphanumeric() { char } else { '-' }).collect();
         let slug = dashed.trim_end_matches('-').to_lowercase();
         let mut name = self.0.to_string();
         if !slug.is_empty() {
@@ -226,11 +221,7 @@ mod tests {
         fn check(name: &str, expected: Option<u64>, canonical: bool) {
             let parsed = ConversationId::from_dirname(OsStr::new(name));
             assert_eq!(parsed.map(ConversationId::deciseconds), expected, "{name:?}");
-            assert_eq!(
-                parsed.is_some_and(|id| id.is_canonical_dirname(name)),
-                canonical,
-                "{name:?}"
-            );
+            assert_eq!(parsed.is_some_and(|id| id.is_canonical_dirname(name)), canonical, "{name:?}");
         }
         check("17528832001", Some(17_528_832_001), true);
         check("17528832001-", Some(17_528_832_001), true);
@@ -250,10 +241,7 @@ mod tests {
     #[test]
     fn dirname_with_a_slug_that_is_no_text() {
         use std::os::unix::ffi::OsStrExt as _;
-        assert_eq!(
-            ConversationId::from_dirname(OsStr::from_bytes(b"17-\xff")),
-            Some(id(17))
-        );
+        assert_eq!(ConversationId::from_dirname(OsStr::from_bytes(b"17-\xff")), Some(id(17)));
         assert_eq!(ConversationId::from_dirname(OsStr::from_bytes(b"17\xff-a")), None);
     }
 
@@ -319,10 +307,7 @@ mod tests {
 
     #[test]
     fn json() {
-        assert_eq!(
-            serde_json::to_string(&id(17_528_832_001)).expect("serialises"),
-            "17528832001"
-        );
+        assert_eq!(serde_json::to_string(&id(17_528_832_001)).expect("serialises"), "17528832001");
         for (text, expected) in [
             ("17528832001", Some(id(17_528_832_001))),
             ("92233720369", None),

@@ -32,26 +32,15 @@ pub struct JsonError {
 impl JsonError {
     /// An error without a place.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self {
-            line: 0,
-            column: 0,
-            reason: reason.into(),
-        }
+        Self { line: 0, column: 0, reason: reason.into() }
     }
 
     /// An error at a byte of the text.
     pub(crate) fn at(bytes: &[u8], offset: usize, reason: impl Into<String>) -> Self {
         let before = &bytes[..offset.min(bytes.len())];
-        let start = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |newline| newline + 1);
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Self {
-            line,
-            column: before.len() - start + 1,
-            reason: reason.into(),
-        }
+        Self { line, column: before.len() - start + 1, reason: reason.into() }
     }
 
     fn of(bytes: &[u8], error: &serde_json::Error) -> Self {
@@ -59,12 +48,7 @@ impl JsonError {
         let text = error.to_string();
         let place = format!(" at line {line} column {column}");
         let reason = text.strip_suffix(&place).unwrap_or(&text).to_owned();
-        Self {
-            line,
-            column: if line == 0 { 0 } else { column.max(1) },
-            reason,
-        }
-        .or_conflict(bytes)
+        Self { line, column: if line == 0 { 0 } else { column.max(1) }, reason }.or_conflict(bytes)
     }
 
     /// An unmerged file fails wherever its first marker happens to confuse the parser; the marker is what to tell.
@@ -74,11 +58,7 @@ impl JsonError {
             line.starts_with(b"<<<<<<< ") || line.starts_with(b"=======") || line.starts_with(b">>>>>>> ")
         };
         match bytes.split(|byte| *byte == b'\n').position(marker) {
-            Some(line) => Self {
-                line: line + 1,
-                column: 1,
-                reason: "unresolved merge conflict marker".to_owned(),
-            },
+            Some(line) => Self { line: line + 1, column: 1, reason: "unresolved merge conflict marker".to_owned() },
             None => self,
         }
     }
@@ -131,11 +111,7 @@ fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, JsonError> {
 
 fn no_bom(bytes: &[u8]) -> Result<(), JsonError> {
     match bytes.starts_with(b"\xef\xbb\xbf") {
-        true => Err(JsonError {
-            line: 1,
-            column: 1,
-            reason: "starts with a byte order mark (BOM)".to_owned(),
-        }),
+        true => Err(JsonError { line: 1, column: 1, reason: "starts with a byte order mark (BOM)".to_owned() }),
         false => Ok(()),
     }
 }
@@ -202,17 +178,11 @@ mod tests {
     #[test]
     fn conflicts() {
         let marker = |line| format!("line {line}, column 1: unresolved merge conflict marker");
-        check(
-            "{\n<<<<<<< HEAD\n\"a\": 1\n=======\n\"a\": 2\n>>>>>>> x\n}\n",
-            &marker(2),
-        );
+        check("{\n<<<<<<< HEAD\n\"a\": 1\n=======\n\"a\": 2\n>>>>>>> x\n}\n", &marker(2));
         check("{\r\n  \"a\": 1\r\n=======\r\n}\r\n", &marker(3));
         check("{\n\"a\": 1 \"b\"\n>>>>>>> x\n}\n", &marker(3));
         // A marker inside a string of a good file is text.
-        check(
-            r#"{"a": "<<<<<<< HEAD\n=======\n"}"#,
-            r#"{"a":"<<<<<<< HEAD\n=======\n"}"#,
-        );
+        check(r#"{"a": "<<<<<<< HEAD\n=======\n"}"#, r#"{"a":"<<<<<<< HEAD\n=======\n"}"#);
     }
 
     #[test]

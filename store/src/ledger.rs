@@ -30,11 +30,7 @@ pub struct Identity {
 
 impl From<Stat> for Identity {
     fn from(stat: Stat) -> Self {
-        Self {
-            device: stat.dev,
-            inode: stat.ino,
-            birth: stat.birth,
-        }
+        Self { device: stat.dev, inode: stat.ino, birth: stat.birth }
     }
 }
 
@@ -51,10 +47,7 @@ pub struct Entry {
 impl Ledger {
     /// An empty ledger for this directory.
     pub fn new(workspace: Identity) -> Self {
-        Self {
-            workspace: Some(workspace),
-            conversations: BTreeMap::new(),
-        }
+        Self { workspace: Some(workspace), conversations: BTreeMap::new() }
     }
 
     /// The ledger in these bytes, if they are one and it was made for this directory.
@@ -65,17 +58,10 @@ impl Ledger {
 
     /// As bytes: one line for each conversation, so that a person can read it and a diff is short.
     pub fn to_bytes(&self) -> serde_json::Result<Vec<u8>> {
-        let mut out = format!(
-            "{{\n\"workspace\": {},\n\"conversations\": {{",
-            serde_json::to_string(&self.workspace)?
-        );
+        let mut out = format!("{{\n\"workspace\": {},\n\"conversations\": {{", serde_json::to_string(&self.workspace)?);
         for (i, (id, entry)) in self.conversations.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
-            out.push_str(&format!(
-                "{comma}\n\"{}\": {}",
-                id.deciseconds(),
-                serde_json::to_string(entry)?
-            ));
+            out.push_str(&format!("{comma}\n\"{}\": {}", id.deciseconds(), serde_json::to_string(entry)?));
         }
         out.push_str("\n}\n}\n");
         Ok(out.into_bytes())
@@ -104,29 +90,14 @@ mod tests {
 
     #[test]
     fn survives_its_file_and_is_void_elsewhere() {
-        let here = Identity {
-            device: 1,
-            inode: 2,
-            birth: Some(3),
-        };
+        let here = Identity { device: 1, inode: 2, birth: Some(3) };
         let id = ConversationId::new(17528832001).unwrap();
         let mut ledger = Ledger::new(here);
-        let stamp = Stamp {
-            mtime: 1_752_883_200_123_456_789,
-            size: 9,
-            ino: u64::MAX,
-        };
-        let file = FileBase {
-            digest: Some(Digest::of(b"x")),
-            store: Some(stamp),
-            work: None,
-        };
+        let stamp = Stamp { mtime: 1_752_883_200_123_456_789, size: 9, ino: u64::MAX };
+        let file = FileBase { digest: Some(Digest::of(b"x")), store: Some(stamp), work: None };
         let entry = Entry {
             intent: Projection::Projected,
-            base: Some(Base {
-                files: [file, FileBase::default(), FileBase::default()],
-                taken: 5,
-            }),
+            base: Some(Base { files: [file, FileBase::default(), FileBase::default()], taken: 5 }),
         };
         assert!(ledger.set(id, entry));
         assert!(!ledger.set(id, entry));
@@ -137,9 +108,6 @@ mod tests {
         let cut = &bytes[..bytes.len() / 2];
         assert_eq!(Ledger::parse(cut, here), None);
         assert!(ledger.forget(id));
-        assert_eq!(
-            Ledger::parse(&ledger.to_bytes().unwrap(), here),
-            Some(Ledger::new(here))
-        );
+        assert_eq!(Ledger::parse(&ledger.to_bytes().unwrap(), here), Some(Ledger::new(here)));
     }
 }

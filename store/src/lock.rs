@@ -113,25 +113,12 @@ impl LockDir {
     /// an ancestor are in `borrowed`. Nothing is made before a lock is taken.
     pub fn new(disk: Arc<dyn Disk>, primary: PathBuf, fallback: Option<PathBuf>, borrowed: PathBuf) -> Self {
         let actor = std::process::id();
-        Self {
-            disk,
-            processes: Arc::new(Proc),
-            primary,
-            fallback,
-            borrowed,
-            actor,
-            caller: actor,
-        }
+        Self { disk, processes: Arc::new(Proc), primary, fallback, borrowed, actor, caller: actor }
     }
 
     /// The same locks under another process table, as seen by process `me` of it.
     pub fn with_processes(self, processes: Arc<dyn Processes>, me: u32) -> Self {
-        Self {
-            processes,
-            actor: me,
-            caller: me,
-            ..self
-        }
+        Self { processes, actor: me, caller: me, ..self }
     }
 
     /// The same locks, taken for another process: it is that one's ancestors who let us through, and itself.
@@ -156,9 +143,7 @@ impl LockDir {
         loop {
             match self.attempt(id, &mut refused)? {
                 Attempt::Got(guard) => {
-                    guard
-                        .lock
-                        .describe(&noted(holder, refused.map(|_| watch.elapsed())).to_bytes());
+                    guard.lock.describe(&noted(holder, refused.map(|_| watch.elapsed())).to_bytes());
                     return Ok(guard);
                 }
                 Attempt::Busy(holder) => (rush, busy) = (0, holder),
@@ -207,13 +192,7 @@ impl LockDir {
                 continue;
             };
             let state = if held { State::Held } else { State::Orphan };
-            found.push(LockInfo {
-                id,
-                level,
-                holder: self.holder_in(&path),
-                path,
-                state,
-            });
+            found.push(LockInfo { id, level, holder: self.holder_in(&path), path, state });
         }
         Ok(found)
     }
@@ -238,19 +217,13 @@ impl LockDir {
 impl Wait<'static> {
     /// Not to wait.
     pub fn none() -> Self {
-        Self {
-            timeout: Duration::ZERO,
-            on_wait: &|_| (),
-            cancelled: &|| false,
-        }
+        Self { timeout: Duration::ZERO, on_wait: &|_| (), cancelled: &|| false }
     }
 }
 
 impl fmt::Debug for Wait<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wait")
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
+        f.debug_struct("Wait").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
 
@@ -295,10 +268,7 @@ impl LockDir {
     }
 
     fn holder_in(&self, path: &Path) -> Option<Holder> {
-        self.disk
-            .read(path)
-            .ok()
-            .and_then(|contents| Holder::parse(&contents.bytes))
+        self.disk.read(path).ok().and_then(|contents| Holder::parse(&contents.bytes))
     }
 
     /// Every lock file, by id, level and path.
@@ -308,11 +278,7 @@ impl LockDir {
             found.extend(self.files_in(fallback)?);
         }
         found.retain(|(_, level, _)| *level == 0);
-        found.extend(
-            self.files_in(&self.borrowed)?
-                .into_iter()
-                .filter(|(_, level, _)| *level > 0),
-        );
+        found.extend(self.files_in(&self.borrowed)?.into_iter().filter(|(_, level, _)| *level > 0));
         found.sort();
         Ok(found)
     }
@@ -322,13 +288,10 @@ impl LockDir {
             Err(error) if is_missing(&error) => return Ok(Vec::new()),
             entries => entries.context("list", dir)?,
         };
-        let files = entries
-            .into_iter()
-            .filter(|entry| entry.kind == Kind::File)
-            .filter_map(|entry| {
-                let (id, level) = parse_name(entry.name.to_str()?)?;
-                Some((id, level, dir.join(entry.name)))
-            });
+        let files = entries.into_iter().filter(|entry| entry.kind == Kind::File).filter_map(|entry| {
+            let (id, level) = parse_name(entry.name.to_str()?)?;
+            Some((id, level, dir.join(entry.name)))
+        });
         Ok(files.collect())
     }
 }
@@ -349,13 +312,8 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// The holder as the file tells of it, `waited` after it asked.
 fn noted(holder: &Holder, waited: Option<Duration>) -> Holder {
-    let since = holder
-        .since
-        .map(|asked| asked.checked_add(waited.unwrap_or_default()).unwrap_or(asked));
-    Holder {
-        since,
-        ..holder.clone()
-    }
+    let since = holder.since.map(|asked| asked.checked_add(waited.unwrap_or_default()).unwrap_or(asked));
+    Holder { since, ..holder.clone() }
 }
 
 fn pause(length: Duration, cancelled: &dyn Fn() -> bool) -> Result<()> {

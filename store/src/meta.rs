@@ -31,26 +31,15 @@ pub enum Parent {
 }
 
 /// The keys this crate knows, in the order in which they are written.
-const ORDER: [&str; 8] = [
-    "title",
-    "last_activated_at",
-    "pinned_at",
-    "archived_at",
-    "expires_at",
-    "labels",
-    "parent_id",
-    "origin",
-];
+const ORDER: [&str; 8] =
+    ["title", "last_activated_at", "pinned_at", "archived_at", "expires_at", "labels", "parent_id", "origin"];
 
 const DATES: [&str; 3] = ["pinned_at", "archived_at", "expires_at"];
 
 impl Meta {
     /// The metadata of a new conversation.
     pub fn new(last_activated_at: Timestamp) -> Self {
-        let mut meta = Self {
-            fields: Object::new(),
-            last_activated_at,
-        };
+        let mut meta = Self { fields: Object::new(), last_activated_at };
         meta.set_last_activated_at(last_activated_at);
         meta
     }
@@ -59,10 +48,7 @@ impl Meta {
     pub fn parse(bytes: &[u8]) -> Result<Self, JsonError> {
         let fields = json::object(bytes)?;
         match check(&fields) {
-            Ok(last_activated_at) => Ok(Self {
-                fields,
-                last_activated_at,
-            }),
+            Ok(last_activated_at) => Ok(Self { fields, last_activated_at }),
             Err(fault) => Err(fault.place(bytes)),
         }
     }
@@ -105,10 +91,7 @@ impl Meta {
     /// The labels, in file order.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let labels = self.fields.get("labels").and_then(Value::as_object);
-        labels
-            .into_iter()
-            .flatten()
-            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+        labels.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
     }
 
     /// The worktree in which it was created.
@@ -250,9 +233,7 @@ impl Meta {
 /// Whether a person may give a label this name: a letter, then letters, digits, `_` and `-`, all ASCII.
 pub fn valid_label_key(key: &str) -> bool {
     key.starts_with(|first: char| first.is_ascii_alphabetic())
-        && key
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 /// A key whose value cannot be.
@@ -263,10 +244,7 @@ struct Fault {
 
 impl Fault {
     fn new(key: &'static str, reason: impl fmt::Display) -> Self {
-        Self {
-            key,
-            reason: format!("`{key}` {reason}"),
-        }
+        Self { key, reason: format!("`{key}` {reason}") }
     }
 
     /// Points at the value, or at the opening brace when the key is missing.

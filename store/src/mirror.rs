@@ -66,10 +66,7 @@ impl Mirror {
             // Silence is what a writer leaves that does not know the key; it says nothing.
             Parent::Absent | Parent::Garbage(_) => self.parent(id),
         };
-        let origin = meta
-            .origin()
-            .map(ToOwned::to_owned)
-            .or_else(|| self.origin(id).map(ToOwned::to_owned));
+        let origin = meta.origin().map(ToOwned::to_owned).or_else(|| self.origin(id).map(ToOwned::to_owned));
         self.set(id, Link { parent, origin })
     }
 
@@ -78,13 +75,7 @@ impl Mirror {
         match (meta.parent(), place) {
             (Parent::Absent, Some(parent)) => {
                 let origin = meta.origin().or(self.origin(id)).map(ToOwned::to_owned);
-                self.set(
-                    id,
-                    Link {
-                        parent: Some(parent),
-                        origin,
-                    },
-                )
+                self.set(id, Link { parent: Some(parent), origin })
             }
             (Parent::Absent | Parent::Root | Parent::Of(_) | Parent::Garbage(_), _) => self.follow(id, meta),
         }
@@ -148,9 +139,7 @@ mod tests {
         ] {
             let meta = meta(extra);
             let got = |who, place: Option<u64>| {
-                mirror
-                    .effective_parent(id(who), Some(&meta), place.map(id))
-                    .map(ConversationId::deciseconds)
+                mirror.effective_parent(id(who), Some(&meta), place.map(id)).map(ConversationId::deciseconds)
             };
             assert_eq!(got(1, Some(9)), with_mirror, "{extra}");
             assert_eq!(got(2, Some(9)), with_place, "{extra}");

@@ -16,11 +16,7 @@ use crate::scan::is_absent;
 
 impl From<Stat> for Stamp {
     fn from(stat: Stat) -> Self {
-        Self {
-            mtime: stat.mtime,
-            size: stat.size,
-            ino: stat.ino,
-        }
+        Self { mtime: stat.mtime, size: stat.size, ino: stat.ino }
     }
 }
 
@@ -41,11 +37,7 @@ impl UnitBytes {
                 files.push(read_file(disk, &managed(dir, file))?);
             }
             let first = managed(dir, unit.files()[0]);
-            let again = if unit.files().len() > 1 {
-                stat_file(disk, &first)?
-            } else {
-                None
-            };
+            let again = if unit.files().len() > 1 { stat_file(disk, &first)? } else { None };
             let unmoved = unit.files().len() == 1 || again == files[0].as_ref().map(|contents| contents.stat.into());
             if unmoved {
                 let there = files.iter().any(Option::is_some);
@@ -69,10 +61,7 @@ impl UnitBytes {
 
     /// Fingerprints, in the order of [`Unit::files`].
     pub fn digests(&self) -> Digests {
-        self.files
-            .iter()
-            .map(|file| file.as_ref().map(|contents| Digest::of(&contents.bytes)))
-            .collect()
+        self.files.iter().map(|file| file.as_ref().map(|contents| Digest::of(&contents.bytes))).collect()
     }
 
     /// When any of its files was modified last.
@@ -83,9 +72,7 @@ impl UnitBytes {
     /// Why the unit is not a document, if it is not.
     pub fn problem(&self) -> Option<(ManagedFile, Flaw)> {
         self.unit.files().iter().find_map(|&file| match self.file(file) {
-            Some(contents) => check(file, &contents.bytes)
-                .err()
-                .map(|reason| (file, Flaw::Broken(reason))),
+            Some(contents) => check(file, &contents.bytes).err().map(|reason| (file, Flaw::Broken(reason))),
             None => (file != ManagedFile::BaseConfig).then_some((file, Flaw::Missing)),
         })
     }
@@ -141,25 +128,13 @@ impl Observed {
             Some(bytes) if bytes.problem().is_some() => Side::Broken,
             Some(_) => reconcile::side(mine, other, remembered.as_ref()),
         };
-        let newer = newer(
-            store.as_ref().and_then(UnitBytes::newest),
-            work.as_ref().and_then(UnitBytes::newest),
-        );
-        let mut action = reconcile::decide(
-            side(&store, &in_store, &in_work),
-            side(&work, &in_work, &in_store),
-            newer,
-        );
+        let newer = newer(store.as_ref().and_then(UnitBytes::newest), work.as_ref().and_then(UnitBytes::newest));
+        let mut action = reconcile::decide(side(&store, &in_store, &in_work), side(&work, &in_work, &in_store), newer);
         // A copy that misses one unit is a damaged copy, not a removed one.
         if action == Action::Unproject && dirs.work.is_some() {
             action = Action::Export;
         }
-        Ok(Self {
-            unit,
-            store,
-            work,
-            action,
-        })
+        Ok(Self { unit, store, work, action })
     }
 
     /// The side to read from.

@@ -85,12 +85,7 @@ mod tests {
             for in_work in [false, true] {
                 for remembered in [None, Some(Projection::LocalOnly), Some(Projection::Projected)] {
                     for exported in [false, true] {
-                        let facts = Facts {
-                            in_store,
-                            in_work,
-                            remembered,
-                            exported,
-                        };
+                        let facts = Facts { in_store, in_work, remembered, exported };
                         rows.push((facts, presence(facts), intent(facts)));
                     }
                 }
@@ -98,10 +93,7 @@ mod tests {
         }
         for (facts, presence, intent) in &rows {
             assert_eq!(presence.is_some(), facts.in_store || facts.in_work, "{facts:?}");
-            assert_eq!(
-                *presence == Some(StoragePresence::WorkspaceOnly),
-                facts.in_work && !facts.in_store
-            );
+            assert_eq!(*presence == Some(StoragePresence::WorkspaceOnly), facts.in_work && !facts.in_store);
             if facts.in_work {
                 assert_eq!(*intent, Projection::Projected, "{facts:?}");
             }
@@ -109,10 +101,8 @@ mod tests {
                 assert_eq!(*intent, Projection::LocalOnly, "{facts:?}");
             }
         }
-        let pending: Vec<_> = rows
-            .iter()
-            .filter(|(facts, _, intent)| !facts.in_work && *intent == Projection::Projected)
-            .collect();
+        let pending: Vec<_> =
+            rows.iter().filter(|(facts, _, intent)| !facts.in_work && *intent == Projection::Projected).collect();
         assert!(pending.iter().all(|(facts, ..)| !facts.exported) && pending.len() == 2);
     }
 }

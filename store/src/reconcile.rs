@@ -123,16 +123,12 @@ impl<'de> Deserialize<'de> for Digest {
         let mut bytes = [0; 16];
         let valid = text.len() == 32
             && bytes.iter_mut().enumerate().all(|(i, byte)| {
-                text.get(2 * i..2 * i + 2)
-                    .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-                    .is_some_and(|value| {
-                        *byte = value;
-                        true
-                    })
+                text.get(2 * i..2 * i + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()).is_some_and(|value| {
+                    *byte = value;
+                    true
+                })
             });
-        valid
-            .then_some(Self(bytes))
-            .ok_or_else(|| serde::de::Error::custom("not a digest"))
+        valid.then_some(Self(bytes)).ok_or_else(|| serde::de::Error::custom("not a digest"))
     }
 }
 
@@ -367,9 +363,7 @@ mod tests {
     }
 
     fn digests(text: &str) -> Digests {
-        text.chars()
-            .map(|c| (c != '-').then_some(Digest([c as u8; 16])))
-            .collect()
+        text.chars().map(|c| (c != '-').then_some(Digest([c as u8; 16]))).collect()
     }
 
     fn check_side(mine: &str, other: &str, base: Option<&str>, expected: Side) {
@@ -408,11 +402,7 @@ mod tests {
 
     #[test]
     fn stamps_prove_sameness_only_outside_the_tick() {
-        let stamp = Stamp {
-            mtime: 1_000_000_000,
-            size: 3,
-            ino: 7,
-        };
+        let stamp = Stamp { mtime: 1_000_000_000, size: 3, ino: 7 };
         let later = stamp.mtime + 2 * TICK;
         assert!(is_conclusive(Some(stamp), Some(stamp), later));
         assert!(!is_conclusive(Some(stamp), Some(stamp), stamp.mtime + 1));

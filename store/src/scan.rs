@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, Kind};
-use crate::error::{Context as _, Result};
+use crate::error::Result;
+use crate::files::entries;
 use crate::id::ConversationId;
 use crate::layout::{Partition, children_dir};
 
@@ -73,24 +74,14 @@ impl Scan {
         beneath: Option<ConversationId>,
         mut found: impl FnMut(ConversationId, &Place),
     ) -> Result<()> {
-        let entries = match disk.list(dir) {
-            Ok(entries) => entries,
-            Err(error) if is_absent(&error) => return Ok(()),
-            Err(error) => return Err(error).context("list", dir),
-        };
-        for entry in entries {
+        for entry in entries(disk, dir)? {
             if entry.kind != Kind::Dir || entry.name.as_encoded_bytes().starts_with(b".") {
                 continue;
             }
             let path = dir.join(&entry.name);
             match ConversationId::from_dirname(&entry.name) {
                 Some(id) => {
-                    let place = Place {
-                        dir: path,
-                        name: entry.name,
-                        partition,
-                        beneath,
-                    };
+                    let place = Place { dir: path, name: entry.name, partition, beneath };
                     found(id, &place);
                     self.places.entry(id).or_default().push(place);
                 }

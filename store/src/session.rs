@@ -53,28 +53,20 @@ pub enum Source {
 pub fn choose(hints: &Hints) -> Option<Session> {
     let env = |name: &str, value: &str| {
         let source = Source::Env(name.to_owned());
-        (!value.is_empty()).then(|| Session {
-            source,
-            value: value.to_owned(),
-        })
+        (!value.is_empty()).then(|| Session { source, value: value.to_owned() })
     };
     let terminal = |name: &&str| {
         let mut named = hints.terminal.iter().filter(|(key, _)| key == name);
         named.find_map(|(key, value)| env(key, value))
     };
     let jp_session = hints.jp_session.as_deref().and_then(|value| env("JP_SESSION", value));
-    let getsid = hints.getsid.filter(|pid| *pid >= 0).map(|pid| Session {
-        source: Source::Getsid,
-        value: pid.to_string(),
-    });
-    let hwnd = hints.hwnd.filter(|window| *window != 0).map(|window| Session {
-        source: Source::Hwnd,
-        value: window.to_string(),
-    });
-    jp_session
-        .or(getsid)
-        .or(hwnd)
-        .or_else(|| TERMINAL_VARIABLES.iter().find_map(terminal))
+    let getsid =
+        hints.getsid.filter(|pid| *pid >= 0).map(|pid| Session { source: Source::Getsid, value: pid.to_string() });
+    let hwnd = hints
+        .hwnd
+        .filter(|window| *window != 0)
+        .map(|window| Session { source: Source::Hwnd, value: window.to_string() });
+    jp_session.or(getsid).or(hwnd).or_else(|| TERMINAL_VARIABLES.iter().find_map(terminal))
 }
 
 impl Session {
@@ -115,15 +107,7 @@ impl Source {
 }
 
 fn plain(text: &str) -> String {
-    text.chars()
-        .map(|it| {
-            if it.is_ascii_alphanumeric() || it == '_' {
-                it
-            } else {
-                '_'
-            }
-        })
-        .collect()
+    text.chars().map(|it| if it.is_ascii_alphanumeric() || it == '_' { it } else { '_' }).collect()
 }
 
 /// The first 16 hex digits of the SHA-256 of a text.
@@ -141,10 +125,7 @@ mod tests {
     use super::*;
 
     fn env(name: &str, value: &str) -> Session {
-        Session {
-            source: Source::Env(name.to_owned()),
-            value: value.to_owned(),
-        }
+        Session { source: Source::Env(name.to_owned()), value: value.to_owned() }
     }
 
     #[test]
@@ -153,27 +134,9 @@ mod tests {
         check(env("TMUX_PANE", "%3"), "env-TMUX_PANE-cb00ccd344b9bcfa");
         check(env("JP_SESSION", "1234"), "env-JP_SESSION-03ac674216f3e15c");
         check(env("A-B", "1234"), "env-A_B-03ac674216f3e15c");
-        check(
-            Session {
-                source: Source::Getsid,
-                value: "12057".to_owned(),
-            },
-            "getsid-12057",
-        );
-        check(
-            Session {
-                source: Source::Getsid,
-                value: "../é".to_owned(),
-            },
-            "getsid-____",
-        );
-        check(
-            Session {
-                source: Source::Hwnd,
-                value: "-5".to_owned(),
-            },
-            "hwnd-_5",
-        );
+        check(Session { source: Source::Getsid, value: "12057".to_owned() }, "getsid-12057");
+        check(Session { source: Source::Getsid, value: "../é".to_owned() }, "getsid-____");
+        check(Session { source: Source::Hwnd, value: "-5".to_owned() }, "hwnd-_5");
     }
 
     #[test]
@@ -193,37 +156,13 @@ mod tests {
         hints.hwnd = Some(0);
         check(&hints, Some(env("TERM_SESSION_ID", "t")));
         hints.hwnd = Some(-7);
-        check(
-            &hints,
-            Some(Session {
-                source: Source::Hwnd,
-                value: "-7".to_owned(),
-            }),
-        );
+        check(&hints, Some(Session { source: Source::Hwnd, value: "-7".to_owned() }));
         hints.getsid = Some(-1);
-        check(
-            &hints,
-            Some(Session {
-                source: Source::Hwnd,
-                value: "-7".to_owned(),
-            }),
-        );
+        check(&hints, Some(Session { source: Source::Hwnd, value: "-7".to_owned() }));
         hints.getsid = Some(0);
-        check(
-            &hints,
-            Some(Session {
-                source: Source::Getsid,
-                value: "0".to_owned(),
-            }),
-        );
+        check(&hints, Some(Session { source: Source::Getsid, value: "0".to_owned() }));
         hints.jp_session = Some(String::new());
-        check(
-            &hints,
-            Some(Session {
-                source: Source::Getsid,
-                value: "0".to_owned(),
-            }),
-        );
+        check(&hints, Some(Session { source: Source::Getsid, value: "0".to_owned() }));
         hints.jp_session = Some("mine".to_owned());
         check(&hints, Some(env("JP_SESSION", "mine")));
     }

@@ -50,17 +50,12 @@ impl Conversation {
 
     /// When it was last worked on; its creation if metadata cannot be read.
     pub fn last_activated_at(&self) -> Timestamp {
-        self.meta
-            .as_ref()
-            .map_or_else(|| self.id.timestamp(), Meta::last_activated_at)
+        self.meta.as_ref().map_or_else(|| self.id.timestamp(), Meta::last_activated_at)
     }
 
     /// The directories of both copies.
     pub fn dirs(&self) -> Dirs<'_> {
-        Dirs {
-            store: self.store.as_ref().map(|place| &*place.dir),
-            work: self.work.as_ref().map(|place| &*place.dir),
-        }
+        Dirs { store: self.store.as_ref().map(|place| &*place.dir), work: self.work.as_ref().map(|place| &*place.dir) }
     }
 
     /// The directory to show and to edit: the workspace's where there is one.
@@ -97,16 +92,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// Looks at everything.
     pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
-        let mut snapshot = Self {
-            ledger,
-            mirror,
-            ..Self::default()
-        };
-        let depth = if layout.is_single_root() {
-            Depth::Nested
-        } else {
-            Depth::Flat
-        };
+        let mut snapshot = Self { ledger, mirror, ..Self::default() };
+        let depth = if layout.is_single_root() { Depth::Nested } else { Depth::Flat };
         let mut store = Scan::default();
         for root in std::iter::once(&layout.store).chain(&layout.siblings) {
             let scan = Scan::of(disk, Partition::ALL.map(|part| (part, root.partition(part))), depth)?;
@@ -116,60 +103,39 @@ impl Snapshot {
             store.strangers.extend(scan.strangers);
         }
         let work = match &layout.work {
-            Some(root) => Scan::of(
-                disk,
-                Partition::ALL.map(|part| (part, root.partition(part))),
-                Depth::Nested,
-            )?,
+            Some(root) => Scan::of(disk, Partition::ALL.map(|part| (part, root.partition(part))), Depth::Nested)?,
             None => Scan::default(),
         };
         for silo in &layout.siblings {
-            snapshot.problems.push(Problem {
-                id: None,
-                path: silo.dir.clone(),
-                what: What::UnmergedSilo,
-            });
+            snapshot.problems.push(Problem { id: None, path: silo.dir.clone(), what: What::UnmergedSilo });
         }
         for path in store.strangers.iter().chain(&work.strangers) {
-            snapshot.problems.push(Problem {
-                id: None,
-                path: path.clone(),
-                what: What::Stranger,
-            });
+            snapshot.problems.push(Problem { id: None, path: path.clone(), what: What::Stranger });
         }
         let mut ids: Vec<_> = store.places.keys().chain(work.places.keys()).copied().collect();
         ids.sort();
         ids.dedup();
         let loaded = in_parallel(&ids, |&id| {
             let pick = |places: Option<&Vec<Place>>| places.map(|places| choose(disk, places));
-            Loader {
-                disk,
-                layout,
-                ledger: &snapshot.ledger,
-                mirror: &snapshot.mirror,
-                problems: Vec::new(),
-            }
-            .load(id, pick(store.places.get(&id)), pick(work.places.get(&id)))
+            Loader { disk, layout, ledger: &snapshot.ledger, mirror: &snapshot.mirror, problems: Vec::new() }.load(
+                id,
+                pick(store.places.get(&id)),
+                pick(work.places.get(&id)),
+            )
         });
         for (conversation, problems) in loaded {
             let id = conversation.id;
-            for (chosen, places) in [
-                (&conversation.store, store.places.get(&id)),
-                (&conversation.work, work.places.get(&id)),
-            ] {
-                let others = places
-                    .into_iter()
-                    .flatten()
-                    .filter(|place| Some(*place) != chosen.as_ref());
+            for (chosen, places) in
+                [(&conversation.store, store.places.get(&id)), (&conversation.work, work.places.get(&id))]
+            {
+                let others = places.into_iter().flatten().filter(|place| Some(*place) != chosen.as_ref());
                 snapshot.problems.extend(others.map(|place| Problem {
                     id: Some(id),
                     path: place.dir.clone(),
                     what: What::Duplicate,
                 }));
             }
-            let unreadable = problems
-                .iter()
-                .find(|problem| matches!(problem.what, What::Unreadable { .. }));
+            let unreadable = problems.iter().find(|problem| matches!(problem.what, What::Unreadable { .. }));
             if snapshot.unreadable.is_none() {
                 snapshot.unreadable = unreadable.map(ToString::to_string);
             }
@@ -194,9 +160,7 @@ impl Snapshot {
 
     /// All conversations of a partition, by id.
     pub fn partition(&self, partition: Partition) -> impl Iterator<Item = &Conversation> {
-        self.conversations
-            .values()
-            .filter(move |conversation| conversation.partition == partition)
+        self.conversations.values().filter(move |conversation| conversation.partition == partition)
     }
 
     /// All conversations, by id.
@@ -234,10 +198,7 @@ impl Snapshot {
     pub fn is_visible(&self, id: ConversationId) -> bool {
         let Some(conversation) = self.get(id) else { return false };
         let tree = self.tree(conversation.partition);
-        let projected = |id| {
-            self.get(id)
-                .is_some_and(|conversation| conversation.intent == Projection::Projected)
-        };
+        let projected = |id| self.get(id).is_some_and(|conversation| conversation.intent == Projection::Projected);
         projected(id) && tree.ancestors(id).all(projected)
     }
 
@@ -246,13 +207,7 @@ impl Snapshot {
         let conversation = self.get(id)?;
         let tree = self.tree(conversation.partition);
         match tree.parent(id) {
-            None => Some(
-                layout
-                    .work
-                    .as_ref()?
-                    .partition(conversation.partition)
-                    .join(conversation.name()),
-            ),
+            None => Some(layout.work.as_ref()?.partition(conversation.partition).join(conversation.name())),
             Some(parent) => {
                 let above = self.get(parent)?.work.as_ref()?;
                 Some(crate::layout::children_dir(&above.dir).join(conversation.name()))
@@ -262,10 +217,7 @@ impl Snapshot {
 
     fn grow(&mut self) {
         for partition in Partition::ALL {
-            let tree = Tree::new(
-                self.partition(partition)
-                    .map(|conversation| (conversation.id, conversation.parent)),
-            );
+            let tree = Tree::new(self.partition(partition).map(|conversation| (conversation.id, conversation.parent)));
             let oddities = tree
                 .missing()
                 .iter()
@@ -275,15 +227,8 @@ impl Snapshot {
                 .chain(tree.cut().iter().map(|(&id, &parent)| (id, What::Cycle { parent })));
             let found: Vec<_> = oddities
                 .map(|(id, what)| {
-                    let dir = self
-                        .get(id)
-                        .map(|conversation| conversation.path().to_owned())
-                        .unwrap_or_default();
-                    Problem {
-                        id: Some(id),
-                        path: managed(&dir, ManagedFile::Metadata),
-                        what,
-                    }
+                    let dir = self.get(id).map(|conversation| conversation.path().to_owned()).unwrap_or_default();
+                    Problem { id: Some(id), path: managed(&dir, ManagedFile::Metadata), what }
                 })
                 .collect();
             self.problems.extend(found);
@@ -327,19 +272,11 @@ impl Loader<'_> {
         conversation.meta = self.meta(&conversation);
         if let Some(Parent::Garbage(text)) = conversation.meta.as_ref().map(Meta::parent) {
             let path = managed(conversation.path(), ManagedFile::Metadata);
-            self.problems.push(Problem {
-                id: Some(id),
-                path,
-                what: What::GarbageParent { text },
-            });
+            self.problems.push(Problem { id: Some(id), path, what: What::GarbageParent { text } });
         }
         // Only what came from elsewhere takes its parent from where it lies: our own files say it themselves.
         let nested = self.layout.is_single_root() || conversation.store.is_none();
-        let beneath = if nested {
-            conversation.work.as_ref().or(conversation.store.as_ref())
-        } else {
-            None
-        };
+        let beneath = if nested { conversation.work.as_ref().or(conversation.store.as_ref()) } else { None };
         let beneath = beneath.and_then(|place| place.beneath);
         conversation.parent = self.mirror.effective_parent(id, conversation.meta.as_ref(), beneath);
         let own_origin = conversation.meta.as_ref().and_then(Meta::origin);
@@ -376,11 +313,7 @@ impl Loader<'_> {
                     return None;
                 }
             };
-            self.problems.push(Problem {
-                id: Some(conversation.id),
-                path,
-                what,
-            });
+            self.problems.push(Problem { id: Some(conversation.id), path, what });
             None
         })
     }
@@ -390,11 +323,7 @@ impl Loader<'_> {
             Error::Io { source, .. } => source.to_string(),
             other => other.to_string(),
         };
-        self.problems.push(Problem {
-            id: Some(conversation.id),
-            path,
-            what: What::Unreadable { reason },
-        });
+        self.problems.push(Problem { id: Some(conversation.id), path, what: What::Unreadable { reason } });
     }
 }
 
@@ -425,11 +354,7 @@ pub(crate) fn stream(
             Flaw::Missing => What::Missing { root },
             Flaw::Broken(reason) => What::Broken { root, reason },
         };
-        problems.push(Problem {
-            id: Some(conversation.id),
-            path: managed(dir.unwrap_or(Path::new("")), file),
-            what,
-        });
+        problems.push(Problem { id: Some(conversation.id), path: managed(dir.unwrap_or(Path::new("")), file), what });
     }
     Ok((None, problems))
 }
@@ -437,19 +362,14 @@ pub(crate) fn stream(
 /// Of several directories with one id: live before archived, then the one whose metadata is newest.
 fn choose(disk: &dyn Disk, places: &[Place]) -> Place {
     let newest = |place: &Place| {
-        let stamp = stat_file(disk, &managed(&place.dir, ManagedFile::Metadata))
-            .ok()
-            .flatten();
+        let stamp = stat_file(disk, &managed(&place.dir, ManagedFile::Metadata)).ok().flatten();
         stamp.map(|stamp| stamp.mtime)
     };
     match places {
         [only] => only.clone(),
         places => {
             let live = places.iter().filter(|place| place.partition == places[0].partition);
-            live.rev()
-                .max_by_key(|place| newest(place))
-                .unwrap_or(&places[0])
-                .clone()
+            live.rev().max_by_key(|place| newest(place)).unwrap_or(&places[0]).clone()
         }
     }
 }
@@ -463,10 +383,8 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
     let share = items.len().div_ceil(cores);
     let work = &work;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = items
-            .chunks(share)
-            .map(|chunk| scope.spawn(move || chunk.iter().map(work).collect::<Vec<_>>()))
-            .collect();
+        let threads: Vec<_> =
+            items.chunks(share).map(|chunk| scope.spawn(move || chunk.iter().map(work).collect::<Vec<_>>())).collect();
         let results = threads.into_iter().map(|thread| match thread.join() {
             Ok(results) => results,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -512,11 +430,7 @@ impl Snapshot {
     pub(crate) fn moved_in_work(&mut self, from: &Path, to: &Path) {
         let follow = |dir: &mut PathBuf| {
             if let Ok(rest) = dir.strip_prefix(from) {
-                *dir = if rest.as_os_str().is_empty() {
-                    to.to_owned()
-                } else {
-                    to.join(rest)
-                };
+                *dir = if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) };
             }
         };
         for conversation in self.conversations.values_mut() {
@@ -531,10 +445,7 @@ impl Snapshot {
 
     fn regrow(&mut self) {
         let links = |partition| {
-            let all = self
-                .conversations
-                .values()
-                .filter(move |conversation| conversation.partition == partition);
+            let all = self.conversations.values().filter(move |conversation| conversation.partition == partition);
             Tree::new(all.map(|conversation| (conversation.id, conversation.parent)))
         };
         let (live, archived) = (links(Partition::Live), links(Partition::Archived));

@@ -42,10 +42,7 @@ pub struct Surroundings {
 
 impl fmt::Debug for Surroundings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings")
-            .field("data_dir", &self.data_dir)
-            .field("pid", &self.pid)
-            .finish_non_exhaustive()
+        f.debug_struct("Surroundings").field("data_dir", &self.data_dir).field("pid", &self.pid).finish_non_exhaustive()
     }
 }
 
@@ -73,11 +70,7 @@ impl Store {
 
     fn of(around: Surroundings, workspace: Workspace) -> Result<Self> {
         let layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
-        Ok(Self {
-            around,
-            workspace,
-            layout,
-        })
+        Ok(Self { around, workspace, layout })
     }
 
     /// The workspace.
@@ -112,22 +105,13 @@ impl Store {
             Some(bytes) => (take(&bytes, ManagedFile::Events), take(&bytes, ManagedFile::BaseConfig)),
             None => (None, None),
         };
-        Ok(StreamBytes {
-            events,
-            base_config,
-            problems,
-        })
+        Ok(StreamBytes { events, base_config, problems })
     }
 
     /// The locks.
     pub fn locks(&self) -> LockDir {
         let fallback = self.layout.work.as_ref().map(|_| self.layout.storage.join("locks"));
-        LockDir::new(
-            self.around.disk.clone(),
-            self.layout.store.locks(),
-            fallback,
-            self.layout.store.borrowed(),
-        )
+        LockDir::new(self.around.disk.clone(), self.layout.store.locks(), fallback, self.layout.store.borrowed())
     }
 
     /// The session files.
@@ -182,10 +166,7 @@ impl Store {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let stat = self
-            .disk()
-            .stat(&self.layout.storage)
-            .context("look at", &self.layout.storage)?;
+        let stat = self.disk().stat(&self.layout.storage).context("look at", &self.layout.storage)?;
         Ok(stat.into())
     }
 }
@@ -204,10 +185,7 @@ pub struct StreamBytes {
 impl StreamBytes {
     /// The events, parsed; empty when there are none to be read.
     pub fn parse(&self) -> Stream {
-        self.events
-            .as_deref()
-            .and_then(|bytes| Stream::parse(bytes).ok())
-            .unwrap_or_default()
+        self.events.as_deref().and_then(|bytes| Stream::parse(bytes).ok()).unwrap_or_default()
     }
 }
 

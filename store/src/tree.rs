@@ -148,11 +148,7 @@ mod tests {
             Some((child, parent)) => (id(child.parse().unwrap()), Some(id(parent.parse().unwrap()))),
             None => (id(link.parse().unwrap()), None),
         }));
-        let mut out: Vec<_> = tree
-            .walk()
-            .iter()
-            .map(|(depth, id)| format!("{depth}:{}", id.deciseconds()))
-            .collect();
+        let mut out: Vec<_> = tree.walk().iter().map(|(depth, id)| format!("{depth}:{}", id.deciseconds())).collect();
         out.extend(tree.cut().keys().map(|id| format!("cut {}", id.deciseconds())));
         out.extend(tree.missing().keys().map(|id| format!("missing {}", id.deciseconds())));
         assert_eq!(out.join(" "), expected, "for {links}");

@@ -9,6 +9,7 @@ use sha2::Digest as _;
 
 use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
+use crate::files::entries;
 use crate::layout::{CONVERSATIONS, Layout, STORAGE, StoreRoot, WorkRoot};
 
 /// Five characters that all worktrees and clones of a project share.
@@ -18,10 +19,7 @@ pub struct WorkspaceId(String);
 impl WorkspaceId {
     /// Five of `0-9a-z`.
     pub fn parse(text: &str) -> Option<Self> {
-        let valid = text.len() == 5
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase());
+        let valid = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase());
         valid.then(|| Self(text.to_owned()))
     }
 
@@ -69,14 +67,9 @@ impl Workspace {
         let project = start
             .ancestors()
             .find(|dir| disk.stat(&dir.join(STORAGE)).is_ok_and(|stat| stat.kind == Kind::Dir))
-            .ok_or_else(|| Error::NoWorkspace {
-                start: start.to_owned(),
-            })?;
+            .ok_or_else(|| Error::NoWorkspace { start: start.to_owned() })?;
         let file = project.join(STORAGE).join(".id");
-        let malformed = |reason: &str| Error::Malformed {
-            path: file.clone(),
-            reason: reason.to_owned(),
-        };
+        let malformed = |reason: &str| Error::Malformed { path: file.clone(), reason: reason.to_owned() };
         let bytes = match disk.read(&file) {
             Ok(contents) => contents.bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -84,16 +77,10 @@ impl Workspace {
             }
             Err(error) => return Err(error).context("read", &file),
         };
-        let id = std::str::from_utf8(&bytes)
-            .ok()
-            .and_then(WorkspaceId::from_file)
-            .ok_or_else(|| {
-                malformed("the last line is not a workspace id (five of 0-9 and a-z); nothing was changed")
-            })?;
-        Ok(Self {
-            project: project.to_owned(),
-            id,
-        })
+        let id = std::str::from_utf8(&bytes).ok().and_then(WorkspaceId::from_file).ok_or_else(|| {
+            malformed("the last line is not a workspace id (five of 0-9 and a-z); nothing was changed")
+        })?;
+        Ok(Self { project: project.to_owned(), id })
     }
 
     /// Finds a workspace by its id: the project its silo's `storage` link points to.
@@ -126,9 +113,7 @@ impl Workspace {
                 (
                     StoreRoot { dir: chosen },
                     found.into_iter().map(|dir| StoreRoot { dir }).collect(),
-                    Some(WorkRoot {
-                        conversations: storage.join(CONVERSATIONS),
-                    }),
+                    Some(WorkRoot { conversations: storage.join(CONVERSATIONS) }),
                 )
             }
         };
@@ -163,12 +148,7 @@ impl Workspace {
 /// Every silo of the workspace: `<id>` or `<anything>-<id>`, by name.
 fn silos(disk: &dyn Disk, data_dir: &Path, id: &WorkspaceId) -> Result<Vec<PathBuf>> {
     let dir = data_dir.join("workspace");
-    let entries = match disk.list(&dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error).context("list", &dir),
-    };
-    let mut found: Vec<_> = entries
+    let mut found: Vec<_> = entries(disk, &dir)?
         .into_iter()
         .filter(|entry| entry.kind == Kind::Dir && is_silo_name(&entry.name, id))
         .map(|entry| dir.join(entry.name))
@@ -179,15 +159,12 @@ fn silos(disk: &dyn Disk, data_dir: &Path, id: &WorkspaceId) -> Result<Vec<PathB
 
 fn is_silo_name(name: &OsStr, id: &WorkspaceId) -> bool {
     let name = name.as_encoded_bytes();
-    name.strip_suffix(id.0.as_bytes())
-        .is_some_and(|rest| rest.is_empty() || rest.ends_with(b"-"))
+    name.strip_suffix(id.0.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"-"))
 }
 
 fn newest_child(disk: &dyn Disk, dir: &Path) -> i64 {
     let children = disk.list(dir).unwrap_or_default();
-    let stamps = children
-        .iter()
-        .filter_map(|entry| disk.stat(&dir.join(&entry.name)).ok());
+    let stamps = children.iter().filter_map(|entry| disk.stat(&dir.join(&entry.name)).ok());
     stamps.map(|stat| stat.mtime).max().unwrap_or(i64::MIN)
 }
 
@@ -203,11 +180,7 @@ mod tests {
     #[test]
     fn ids() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(
-                WorkspaceId::from_file(text).map(|id| id.to_string()).as_deref(),
-                expected,
-                "{text:?}"
-            );
+            assert_eq!(WorkspaceId::from_file(text).map(|id| id.to_string()).as_deref(), expected, "{text:?}");
         };
         check("preamble\notvo8\n", Some("otvo8"));
         check("otvo8", Some("otvo8"));

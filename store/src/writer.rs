@@ -28,7 +28,7 @@ pub use toggle::Toggled;
 
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{Scratch, make_dirs};
+use crate::files::{Scratch, exists, make_dirs};
 use crate::id::ConversationId;
 use crate::lock::{FileLock, Guard, Wait, alive};
 use crate::meta::{Meta, Parent};
@@ -51,7 +51,7 @@ pub type Guards = BTreeMap<ConversationId, Guard>;
 impl Store {
     /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link.
     pub fn writer(&self) -> Result<(Writer, Migrated)> {
-        let fresh = !self.exists()?;
+        let fresh = !exists(self.disk(), &self.layout.store.dir)?;
         let mut writer = Writer { store: self.clone() };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
@@ -59,15 +59,6 @@ impl Store {
             migrated.absorb(writer.import_all()?);
         }
         Ok((writer, migrated))
-    }
-
-    fn exists(&self) -> Result<bool> {
-        let dir = &self.layout.store.dir;
-        match self.disk().stat(dir) {
-            Ok(_) => Ok(true),
-            Err(error) if is_absent(&error) => Ok(false),
-            Err(error) => Err(error).context("look at", dir),
-        }
     }
 }
 
@@ -141,10 +132,7 @@ impl Writer {
         let mut op = self.begin_structural()?;
         op.settle(guard)?;
         let path = op.store_file(guard, file)?;
-        check(file, bytes).map_err(|reason| Error::Invalid {
-            path: path.clone(),
-            reason,
-        })?;
+        check(file, bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
         if file == ManagedFile::Metadata {
             let meta = Meta::parse(bytes).map_err(|reason| Error::Invalid { path, reason })?;
             let before = op.read_meta(guard)?.parent();
@@ -210,10 +198,7 @@ impl Writer {
         if layout.is_single_root() {
             // Our state lies inside the project here; it is nobody else's business.
             make_dirs(disk, &layout.store.vfs())?;
-            return self
-                .scratch()
-                .replace(&layout.store.vfs().join(".gitignore"), b"*\n")
-                .map(drop);
+            return self.scratch().replace(&layout.store.vfs().join(".gitignore"), b"*\n").map(drop);
         }
         let link = layout.store.storage_link();
         match disk.stat(&link) {

@@ -8,18 +8,7 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 10] = [
-    "id",
-    "time",
-    "json",
-    "meta",
-    "events",
-    "tree",
-    "path",
-    "layout",
-    "reconcile",
-    "presence",
-];
+const PURE: [&str; 10] = ["id", "time", "json", "meta", "events", "tree", "path", "layout", "reconcile", "presence"];
 
 const LONGEST: usize = 700;
 
@@ -40,11 +29,7 @@ fn platforms_are_named_at_the_edge_only() {
     let edges = ["store/src/lock", "store/src/disk", "cli/src/env.rs", "fs/src/host"];
     let inside = |path: &str| path.ends_with(".rs") && !edges.iter().any(|edge| path.starts_with(edge));
     check(inside, platform);
-    for text in [
-        "#[cfg@(unix)]",
-        "cfg!@(windows)",
-        "#[cfg_attr@(not(target_os = \"linux\"), x)]",
-    ] {
+    for text in ["#[cfg@(unix)]", "cfg!@(windows)", "#[cfg_attr@(not(target_os = \"linux\"), x)]"] {
         assert!(platform(&text.replace('@', "")).is_some(), "{text}");
     }
     assert!(platform("#[cfg(test)] use std::os::unix::fs::symlink;").is_none());
@@ -59,9 +44,7 @@ fn the_tree_stands_on_its_own() {
         .flat_map(|path| {
             let text = String::from_utf8_lossy(&fs::read(path).expect("a listed file can be read")).into_owned();
             let lines = text.lines().enumerate().filter(|(_, line)| line.contains(needle));
-            lines
-                .map(|(at, _)| format!("{}:{}", relative(path), at + 1))
-                .collect::<Vec<_>>()
+            lines.map(|(at, _)| format!("{}:{}", relative(path), at + 1)).collect::<Vec<_>>()
         })
         .collect();
     assert!(
@@ -78,10 +61,7 @@ fn every_source_file_says_what_it_is() {
 
 #[test]
 fn tests_wait_for_conditions_not_for_time() {
-    check(
-        |path| path.starts_with("tests/") && path.ends_with(".rs") && path != "tests/src/wait.rs",
-        sleeping,
-    );
+    check(|path| path.starts_with("tests/") && path.ends_with(".rs") && path != "tests/src/wait.rs", sleeping);
     assert!(sleeping(concat!("thread::sl", "eep(second)")).is_some());
 }
 
@@ -135,9 +115,7 @@ fn platform(text: &str) -> Option<String> {
         text.match_indices(&opening).find_map(|(at, _)| {
             let condition = balanced(&text[at + opening.len()..]);
             let mut words = condition.split(|c: char| !c.is_alphanumeric() && c != '_');
-            words
-                .any(|word| platforms.contains(&word))
-                .then(|| format!("{opening}{condition})"))
+            words.any(|word| platforms.contains(&word)).then(|| format!("{opening}{condition})"))
         })
     })
 }
@@ -160,9 +138,7 @@ fn unintroduced(text: &str) -> Option<String> {
 
 fn sleeping(text: &str) -> Option<String> {
     let needle = concat!("sleep", "(");
-    text.lines()
-        .find(|line| line.contains(needle))
-        .map(|line| format!("sleeps: {}", line.trim()))
+    text.lines().find(|line| line.contains(needle)).map(|line| format!("sleeps: {}", line.trim()))
 }
 
 fn overlong(text: &str) -> Option<String> {
@@ -175,17 +151,12 @@ fn careless(text: &str) -> Option<String> {
     if lines.next() != Some("#!/usr/bin/env bash") {
         return Some("does not begin with `#!/usr/bin/env bash`".to_owned());
     }
-    let first = lines
-        .map(str::trim)
-        .find(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = lines.map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     (first != Some("set -euo pipefail")).then(|| "does not begin with `set -euo pipefail`".to_owned())
 }
 
 fn relative(path: &Path) -> String {
-    path.strip_prefix(repository())
-        .unwrap_or(path)
-        .to_string_lossy()
-        .into_owned()
+    path.strip_prefix(repository()).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 fn files() -> Vec<PathBuf> {

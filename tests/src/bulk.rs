@@ -32,13 +32,7 @@ pub struct Bulk {
 impl Bulk {
     /// So many conversations, at most 8 deep, `events.json` of about 20 KB with a long tail, in U alone.
     pub fn new(count: usize) -> Self {
-        Self {
-            count,
-            seed: 1,
-            depth: 8,
-            events_size: 20_000,
-            layout: Layout::Absent,
-        }
+        Self { count, seed: 1, depth: 8, events_size: 20_000, layout: Layout::Absent }
     }
 
     /// Another seed makes another store.
@@ -96,12 +90,7 @@ impl Bulk {
                 write_dir(&place, &files, time)?;
             }
             let depth = parent.map_or(1, |index| made[index].depth + 1);
-            made.push(Made {
-                id,
-                parent: parent_id,
-                depth,
-                place,
-            });
+            made.push(Made { id, parent: parent_id, depth, place });
         }
         Ok(made.into_iter().map(|one| (one.id, one.parent)).collect())
     }
@@ -211,10 +200,7 @@ fn title(random: &mut Random) -> String {
 
 /// Written by hand, because it is written very often. No word needs escaping.
 fn metadata(id: u64, title: &str, parent: Option<u64>) -> String {
-    let mut text = format!(
-        "{{\n  \"title\": \"{title}\",\n  \"last_activated_at\": \"{}\"",
-        native_time(id)
-    );
+    let mut text = format!("{{\n  \"title\": \"{title}\",\n  \"last_activated_at\": \"{}\"", native_time(id));
     if let Some(parent) = parent {
         let _ = write!(text, ",\n  \"parent_id\": {parent}");
     }
@@ -227,11 +213,8 @@ fn events(id: u64, size: usize, random: &mut Random) -> String {
     text.push_str("[\n");
     let mut time = id;
     loop {
-        let _ = write!(
-            text,
-            "  {{\n    \"timestamp\": \"{}\",\n    \"type\": \"turn_start\"\n  }},\n",
-            native_time(time)
-        );
+        let _ =
+            write!(text, "  {{\n    \"timestamp\": \"{}\",\n    \"type\": \"turn_start\"\n  }},\n", native_time(time));
         for (kind, key, longest) in [("chat_request", "content", 40), ("chat_response", "message", 200)] {
             time += 1 + random.below(300);
             let count = 5 + random.below(longest);
@@ -277,9 +260,7 @@ mod tests {
             return Vec::new();
         };
         let paths = entries.map(|entry| entry.expect("listed").path());
-        paths
-            .flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] })
-            .collect()
+        paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
     }
 
     #[test]
@@ -293,15 +274,9 @@ mod tests {
         let parents: HashMap<u64, Option<u64>> = made.iter().copied().collect();
         let depth = |id: u64| std::iter::successors(Some(id), |id| parents[id]).count();
         let depths: Vec<usize> = made.iter().map(|(id, _)| depth(*id)).collect();
-        assert!(
-            depths.iter().all(|depth| *depth <= 8) && depths.contains(&4),
-            "{depths:?}"
-        );
+        assert!(depths.iter().all(|depth| *depth <= 8) && depths.contains(&4), "{depths:?}");
 
-        let (store, projection) = (
-            files_below(&work.silo()),
-            files_below(&work.storage().join("conversations")),
-        );
+        let (store, projection) = (files_below(&work.silo()), files_below(&work.storage().join("conversations")));
         assert_eq!((store.len(), projection.len()), (900, 900));
         for path in store {
             let bytes = fs::read(&path).expect("read");
@@ -315,12 +290,7 @@ mod tests {
         let shot = |seed| {
             let env = TestEnv::new();
             let work = env.init_workspace("main", "ab1cd");
-            Bulk::new(20)
-                .seed(seed)
-                .events_size(500)
-                .layout(Layout::Flat)
-                .write(&work)
-                .expect("written");
+            Bulk::new(20).seed(seed).events_size(500).layout(Layout::Flat).write(&work).expect("written");
             Shot::of(env.root()).without_mtimes()
         };
         assert_eq!(shot(1).diff(&shot(1)), "");

@@ -61,10 +61,7 @@ impl FaultDisk {
     /// Call number `nth` fails with `errno`; the others work. All calls count. A `write_new` that fails with EIO, ENOSPC
     /// or EDQUOT leaves the first half of the file behind; any other failing call has done nothing.
     pub fn fail(nth: usize, errno: i32) -> Self {
-        Self {
-            fault: Some(Fault::Fail { nth, errno }),
-            ..Self::default()
-        }
+        Self { fault: Some(Fault::Fail { nth, errno }), ..Self::default() }
     }
 
     /// The process dies just before call number `nth`: it is not performed and all later calls fail.
@@ -83,10 +80,7 @@ impl FaultDisk {
     }
 
     fn stop(nth: usize, when: When) -> Self {
-        Self {
-            fault: Some(Fault::Stop { nth, when }),
-            ..Self::default()
-        }
+        Self { fault: Some(Fault::Stop { nth, when }), ..Self::default() }
     }
 
     /// Lets only mutating calls count towards a stop, because a death between two reads leaves nothing new to look at.
@@ -134,11 +128,8 @@ impl FaultDisk {
                     Fate::Fail(errno)
                 }
                 Some(Fault::Stop { nth, when }) => {
-                    let (count, counts) = if self.mutations_only {
-                        (seen.mutations, mutates)
-                    } else {
-                        (seen.calls, true)
-                    };
+                    let (count, counts) =
+                        if self.mutations_only { (seen.mutations, mutates) } else { (seen.calls, true) };
                     if counts && count == nth {
                         seen.struck = true;
                         seen.dead = true;
@@ -284,11 +275,7 @@ mod tests {
 
     fn check(disk: FaultDisk, errno: Option<i32>, name: &str, temp: Option<&str>) -> FaultDisk {
         let (result, got_name, got_temp) = replace(&disk);
-        assert_eq!(
-            result.map_err(|err| err.raw_os_error()).err(),
-            errno.map(Some),
-            "{disk:#?}"
-        );
+        assert_eq!(result.map_err(|err| err.raw_os_error()).err(), errno.map(Some), "{disk:#?}");
         assert_eq!((got_name.as_str(), got_temp.as_deref()), (name, temp), "{disk:#?}");
         disk
     }
@@ -305,11 +292,8 @@ mod tests {
     fn without_a_fault_it_counts() {
         let disk = check(FaultDisk::new(), None, "newnew", None);
         assert_eq!((disk.calls(), disk.mutations(), disk.struck()), (4, 2, false));
-        let verbs: Vec<String> = disk
-            .log()
-            .iter()
-            .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
-            .collect();
+        let verbs: Vec<String> =
+            disk.log().iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect();
         assert_eq!(verbs, ["stat", "write_new", "rename", "sync_dir"]);
     }
 
@@ -366,9 +350,7 @@ mod tests {
         let dir = TempDir::new().expect("a temporary directory");
         let path = dir.path().join("a");
         fs::write(&path, "old").expect("written");
-        let err = FaultDisk::fail(1, libc::EIO)
-            .write_new(&path, b"new", 0o644)
-            .expect_err("taken");
+        let err = FaultDisk::fail(1, libc::EIO).write_new(&path, b"new", 0o644).expect_err("taken");
         assert_eq!(err.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).expect("still there"), "old");
     }

@@ -90,9 +90,6 @@ mod tests {
         let modes = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o200;
         assert_eq!(modes(&copy.join("project/.jp/.id")), 0o200);
         assert_eq!(modes(&copy.join("data/workspace")), 0o200);
-        assert_eq!(
-            mtime(&copy.join("project/.jp/.id")),
-            mtime(&store.join("project/.jp/.id"))
-        );
+        assert_eq!(mtime(&copy.join("project/.jp/.id")), mtime(&store.join("project/.jp/.id")));
     }
 }

@@ -30,13 +30,8 @@ impl Output {
     #[track_caller]
     pub fn of(mut command: Command, stdin: &[u8]) -> Self {
         let shown = show(&command);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = command
-            .spawn()
-            .unwrap_or_else(|err| panic!("cannot run {shown}: {err}"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap_or_else(|err| panic!("cannot run {shown}: {err}"));
         finish(child, shown, stdin)
     }
 
@@ -73,23 +68,13 @@ impl Output {
     /// Asserts that standard error holds this text.
     #[track_caller]
     pub fn says(self, text: &str) -> Self {
-        assert!(
-            self.stderr.contains(text),
-            "expected {text:?} on stderr\n{}",
-            self.told()
-        );
+        assert!(self.stderr.contains(text), "expected {text:?} on stderr\n{}", self.told());
         self
     }
 
     /// Command, code, stdout and stderr, for a failure message.
     pub fn told(&self) -> String {
-        let Self {
-            command,
-            code,
-            stdout,
-            stderr,
-            ..
-        } = self;
+        let Self { command, code, stdout, stderr, .. } = self;
         format!("$ {command}\n[exit code {code}]\n--- stdout\n{stdout}\n--- stderr\n{stderr}\n---")
     }
 }
@@ -106,17 +91,9 @@ impl Running {
     #[track_caller]
     pub fn start(mut command: Command) -> Self {
         let shown = show(&command);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = command
-            .spawn()
-            .unwrap_or_else(|err| panic!("cannot run {shown}: {err}"));
-        Self {
-            child: Some(child),
-            shown,
-        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap_or_else(|err| panic!("cannot run {shown}: {err}"));
+        Self { child: Some(child), shown }
     }
 
     /// The process id.
@@ -179,10 +156,7 @@ fn finish(mut child: Child, command: String, stdin: &[u8]) -> Output {
 }
 
 fn code_of(status: ExitStatus) -> i32 {
-    status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal))
-        .unwrap_or(-1)
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 
 fn show(command: &Command) -> String {
@@ -215,9 +189,7 @@ mod tests {
 
     #[test]
     fn output_carries_code_and_both_streams() {
-        let output = Output::of(sh("cat; echo talk >&2; exit 3"), b"data")
-            .fails_with(3)
-            .says("talk");
+        let output = Output::of(sh("cat; echo talk >&2; exit 3"), b"data").fails_with(3).says("talk");
         assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("data", "talk\n"));
     }
 

@@ -160,11 +160,7 @@ impl Sample {
     /// Writes it into any directory of conversations and returns its own.
     #[track_caller]
     pub fn write_below(&self, conversations: &Path) -> PathBuf {
-        let parent = if self.archived {
-            conversations.join(".archive")
-        } else {
-            conversations.to_owned()
-        };
+        let parent = if self.archived { conversations.join(".archive") } else { conversations.to_owned() };
         let dir = parent.join(self.dirname());
         fs::create_dir_all(&dir).unwrap_or_else(|err| panic!("cannot make {}: {err}", dir.display()));
         for (name, bytes) in self.contents() {
@@ -187,18 +183,9 @@ impl Sample {
 /// The directory name for an id and a title.
 pub fn dirname(id: u64, title: Option<&str>) -> String {
     let title = title.unwrap_or_default();
-    let slug: String = title
-        .trim()
-        .chars()
-        .take(60)
-        .map(|c| if c.is_alphanumeric() { c } else { '-' })
-        .collect();
+    let slug: String = title.trim().chars().take(60).map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let slug = slug.trim_end_matches('-').to_lowercase();
-    let mut name = if slug.is_empty() {
-        id.to_string()
-    } else {
-        format!("{id}-{slug}")
-    };
+    let mut name = if slug.is_empty() { id.to_string() } else { format!("{id}-{slug}") };
     // The cut goes by bytes where the slug goes by characters, and takes the last word in any case.
     if title.len() > 60
         && let Some(end) = name.rfind('-')
@@ -291,20 +278,13 @@ mod tests {
             ("emoji 🎉 party", "-emoji---party"),
             (seventy.as_str(), ""),
             ("日本語日本語日本語日本語日本語日本語日本語日本語", ""),
-            (
-                "日本語 日本語 日本語 日本語 日本語 日本語 日本語",
-                "-日本語-日本語-日本語-日本語-日本語-日本語",
-            ),
+            ("日本語 日本語 日本語 日本語 日本語 日本語 日本語", "-日本語-日本語-日本語-日本語-日本語-日本語"),
             ("!!!", ""),
             ("", ""),
             ("İstanbul", "-i\u{307}stanbul"),
         ];
         for (title, slug) in table {
-            assert_eq!(
-                dirname(17_528_832_001, Some(title)),
-                format!("17528832001{slug}"),
-                "{title:?}"
-            );
+            assert_eq!(dirname(17_528_832_001, Some(title)), format!("17528832001{slug}"), "{title:?}");
         }
         assert_eq!(dirname(17_528_832_001, None), "17528832001");
     }
@@ -328,11 +308,7 @@ mod tests {
             .without("base_config.json")
             .mtime(1_500_000_000_123_456_789)
             .write(&work, Place::Both);
-        assert_eq!(
-            dir,
-            env.data()
-                .join("workspace/main-ab1cd/conversations/17528832001-hello-world")
-        );
+        assert_eq!(dir, env.data().join("workspace/main-ab1cd/conversations/17528832001-hello-world"));
         let copy = work.storage().join("conversations/17528832001-hello-world");
         let read = |name| fs::read_to_string(copy.join(name)).expect("written to both");
         assert_eq!(

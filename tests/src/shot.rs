@@ -57,8 +57,7 @@ impl Shot {
     /// The same without these paths (relative to the root) and all that is below them. A directory that holds one keeps
     /// its place and loses its time, which says nothing but that something was made or removed in it.
     pub fn without(mut self, paths: &[&str]) -> Self {
-        self.entries
-            .retain(|path, _| !paths.iter().any(|gone| path.starts_with(gone)));
+        self.entries.retain(|path, _| !paths.iter().any(|gone| path.starts_with(gone)));
         for path in paths {
             let holder = Path::new(path).parent().unwrap_or(Path::new(""));
             if let Some(entry) = self.entries.get_mut(holder) {
@@ -80,11 +79,7 @@ impl Shot {
         paths.sort();
         paths.dedup();
         for path in paths {
-            let name = if path.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                path
-            };
+            let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
             let change = match (self.entries.get(path), after.entries.get(path)) {
                 (Some(old), None) => format!("- {} ({})", name.display(), kind(&old.body)),
                 (None, Some(new)) => format!("+ {} ({})", name.display(), kind(&new.body)),
@@ -108,11 +103,7 @@ impl Shot {
 
 #[track_caller]
 fn collect(root: &Path, relative: &Path, entries: &mut BTreeMap<PathBuf, Entry>) {
-    let path = if relative.as_os_str().is_empty() {
-        root.to_owned()
-    } else {
-        root.join(relative)
-    };
+    let path = if relative.as_os_str().is_empty() { root.to_owned() } else { root.join(relative) };
     let fail = |verb: &str, err: std::io::Error| -> ! { panic!("cannot {verb} {}: {err}", path.display()) };
     let meta = fs::symlink_metadata(&path).unwrap_or_else(|err| fail("stat", err));
     let kind = meta.file_type();
@@ -127,10 +118,7 @@ fn collect(root: &Path, relative: &Path, entries: &mut BTreeMap<PathBuf, Entry>)
         if bytes.len() <= KEPT {
             Body::File(bytes)
         } else {
-            Body::Long {
-                size: bytes.len(),
-                hash: Sha256::digest(&bytes).into(),
-            }
+            Body::Long { size: bytes.len(), hash: Sha256::digest(&bytes).into() }
         }
     } else if kind.is_symlink() {
         Body::Link(fs::read_link(&path).unwrap_or_else(|err| fail("read the link", err)))
@@ -141,11 +129,7 @@ fn collect(root: &Path, relative: &Path, entries: &mut BTreeMap<PathBuf, Entry>)
     } else {
         Body::Other("device")
     };
-    let entry = Entry {
-        body,
-        mode: meta.permissions().mode() & 0o7777,
-        mtime: Some(mtime(&path)),
-    };
+    let entry = Entry { body, mode: meta.permissions().mode() & 0o7777, mtime: Some(mtime(&path)) };
     entries.insert(relative.to_owned(), entry);
 }
 
@@ -185,11 +169,7 @@ fn change(old: &Entry, new: &Entry) -> String {
 fn contents(old: &[u8], new: &[u8]) -> String {
     let lines = |bytes: &[u8]| -> Vec<Vec<u8>> { bytes.split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect() };
     let (old_lines, new_lines) = (lines(old), lines(new));
-    let at = old_lines
-        .iter()
-        .zip(&new_lines)
-        .take_while(|(old, new)| old == new)
-        .count();
+    let at = old_lines.iter().zip(&new_lines).take_while(|(old, new)| old == new).count();
     let show = |lines: &[Vec<u8>]| match lines.get(at) {
         Some(line) => format!("{:?}", OsStr::from_bytes(line)),
         None => "the end".to_owned(),
@@ -258,10 +238,7 @@ mod tests {
         let diff = before.clone().without_mtimes().diff(&after.clone().without_mtimes());
         assert_eq!(diff, expected);
         let timed = before.diff(&after);
-        assert!(
-            timed.contains("~ d: mtime ") && timed.contains(" is now 7\n"),
-            "{timed}"
-        );
+        assert!(timed.contains("~ d: mtime ") && timed.contains(" is now 7\n"), "{timed}");
 
         let others = ["a", "b", "link", "long", "new"];
         let left = before.without(&others).without_mtimes();

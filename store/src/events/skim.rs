@@ -64,10 +64,7 @@ pub fn validate(bytes: &[u8]) -> Result<Skim, JsonError> {
 
 /// Reads the elements one by one.
 pub fn elements(bytes: &[u8]) -> Elements<'_> {
-    Elements {
-        bytes,
-        state: State::Fresh,
-    }
+    Elements { bytes, state: State::Fresh }
 }
 
 #[derive(Clone, Debug)]
@@ -148,14 +145,7 @@ impl<'a> Element<'a> {
             (_, 2..) => Some("type"),
             (0 | 1, 0 | 1) => None,
         };
-        Ok(Self {
-            raw: scanner.since(offset),
-            kind,
-            timestamp,
-            scope,
-            twice,
-            offset,
-        })
+        Ok(Self { raw: scanner.since(offset), kind, timestamp, scope, twice, offset })
     }
 
     /// The `timestamp` as an instant, if it is one.
@@ -173,8 +163,5 @@ fn summary(bytes: &[u8], check: impl Fn(&Element<'_>) -> Result<(), JsonError>) 
         count += 1;
         last = Some(element);
     }
-    Ok(Skim {
-        count,
-        last_at: last.and_then(|element| element.at()),
-    })
+    Ok(Skim { count, last_at: last.and_then(|element| element.at()) })
 }

@@ -38,9 +38,7 @@ fn at(text: &str) -> Timestamp {
 fn skims() {
     fn check(json: &str, expected: Result<(usize, Option<&str>), &str>) {
         let skimmed = skim(json.as_bytes()).map(|skim| (skim.count, skim.last_at));
-        let expected = expected
-            .map(|(count, last)| (count, last.map(at)))
-            .map_err(str::to_owned);
+        let expected = expected.map(|(count, last)| (count, last.map(at))).map_err(str::to_owned);
         assert_eq!(skimmed.map_err(|error| error.to_string()), expected, "{json}");
         assert_eq!(Stream::parse(json.as_bytes()).is_ok(), expected.is_ok(), "{json}");
     }
@@ -48,14 +46,8 @@ fn skims() {
     check("[]\n", Ok((0, None)));
     check(" [ { } , { } ] ", Ok((2, None)));
     check(r#"[{"timestamp":"2025-07-19 00:00:05.1"}]"#, Ok((1, Some(date))));
-    check(
-        r#"[{"time\u0073tamp":"2025-07-19\u002000:00:05.1"}]"#,
-        Ok((1, Some(date))),
-    );
-    check(
-        r#"[{"timestamp":"2025-07-19 00:00:05.1"},{"x":{"timestamp":"2026-01-01 00:00:00"}}]"#,
-        Ok((2, None)),
-    );
+    check(r#"[{"time\u0073tamp":"2025-07-19\u002000:00:05.1"}]"#, Ok((1, Some(date))));
+    check(r#"[{"timestamp":"2025-07-19 00:00:05.1"},{"x":{"timestamp":"2026-01-01 00:00:00"}}]"#, Ok((2, None)));
     check(r#"[{"timestamp":"soon"}]"#, Ok((1, None)));
     check(r#"[{"timestamp":5}]"#, Ok((1, None)));
     check("", Err("line 1, column 1: the text ends too early"));
@@ -64,62 +56,27 @@ fn skims() {
     check("[{},]", Err("line 1, column 5: a comma with nothing after it"));
     check("[{},\n  1]", Err("line 2, column 3: expected an object"));
     check("[{}] x", Err("line 1, column 6: more text after the end"));
-    check(
-        "[{\"a\":\"\n\"}]",
-        Err("line 1, column 8: a control character inside a string"),
-    );
-    check(
-        "[\n<<<<<<< HEAD\n{}]",
-        Err("line 2, column 1: unresolved merge conflict marker"),
-    );
-    check(
-        "\u{feff}[]",
-        Err("line 1, column 1: starts with a byte order mark (BOM)"),
-    );
+    check("[{\"a\":\"\n\"}]", Err("line 1, column 8: a control character inside a string"));
+    check("[\n<<<<<<< HEAD\n{}]", Err("line 2, column 1: unresolved merge conflict marker"));
+    check("\u{feff}[]", Err("line 1, column 1: starts with a byte order mark (BOM)"));
     assert!(skim(b"[{\"a\":\"\xff\"}]").is_err());
-    assert_eq!(
-        skim(STREAM.as_bytes()),
-        Ok(Skim {
-            count: 20,
-            last_at: Some(at("2025-07-19 00:02:00.2"))
-        })
-    );
+    assert_eq!(skim(STREAM.as_bytes()), Ok(Skim { count: 20, last_at: Some(at("2025-07-19 00:02:00.2")) }));
 }
 
 #[test]
 fn validates() {
     fn check(json: &str, expected: Result<usize, &str>) {
-        let count = validate(json.as_bytes())
-            .map(|skim| skim.count)
-            .map_err(|error| error.to_string());
+        let count = validate(json.as_bytes()).map(|skim| skim.count).map_err(|error| error.to_string());
         assert_eq!(count, expected.map_err(str::to_owned), "{json}");
     }
     check("[]", Ok(0));
     check(STREAM, Ok(20));
-    check(
-        r#"[{"type":"x","timestamp":"any","n":{"type":1,"timestamp":2}}]"#,
-        Ok(1),
-    );
-    check(
-        "[\n  {\"type\":\"x\"}]",
-        Err("line 2, column 3: an event without a `timestamp` string"),
-    );
-    check(
-        r#"[{"timestamp":"x"}]"#,
-        Err("line 1, column 2: an event without a `type` string"),
-    );
-    check(
-        r#"[{"timestamp":"x","type":null}]"#,
-        Err("line 1, column 2: an event without a `type` string"),
-    );
-    check(
-        r#"[{"timestamp":"x","type":"y","type":"z"}]"#,
-        Err("line 1, column 2: the key `type` occurs twice"),
-    );
-    check(
-        r#"[{"timestamp":1,"timestamp":"y","type":"z"}]"#,
-        Err("line 1, column 2: the key `timestamp` occurs twice"),
-    );
+    check(r#"[{"type":"x","timestamp":"any","n":{"type":1,"timestamp":2}}]"#, Ok(1));
+    check("[\n  {\"type\":\"x\"}]", Err("line 2, column 3: an event without a `timestamp` string"));
+    check(r#"[{"timestamp":"x"}]"#, Err("line 1, column 2: an event without a `type` string"));
+    check(r#"[{"timestamp":"x","type":null}]"#, Err("line 1, column 2: an event without a `type` string"));
+    check(r#"[{"timestamp":"x","type":"y","type":"z"}]"#, Err("line 1, column 2: the key `type` occurs twice"));
+    check(r#"[{"timestamp":1,"timestamp":"y","type":"z"}]"#, Err("line 1, column 2: the key `timestamp` occurs twice"));
 }
 
 #[test]
@@ -153,9 +110,7 @@ fn turns() {
         let shown: String = turns.into_iter().map(|turn| format!("|{}", &shape[turn])).collect();
         assert_eq!(format!("{}{shown}", &shape[..before]), expected);
     }
-    for shape in [
-        "", "c", "xck", "|tm", "|mm", "|m|tm", "c|mc|tmk", "c|tmc|tm", "|t|t", "x|tx|tx",
-    ] {
+    for shape in ["", "c", "xck", "|tm", "|mm", "|m|tm", "c|mc|tmk", "c|tmc|tm", "|t|t", "x|tx|tx"] {
         check(shape);
     }
 }
@@ -174,121 +129,29 @@ fn selections() {
     let last = [0, 9, 17, 18, 19];
     let none = Selection::default();
     check(none.clone(), &all);
-    check(
-        Selection {
-            first: Some(3),
-            ..none.clone()
-        },
-        &all,
-    );
-    check(
-        Selection {
-            first: Some(9),
-            last: Some(9),
-            ..none.clone()
-        },
-        &all,
-    );
-    check(
-        Selection {
-            first: Some(1),
-            ..none.clone()
-        },
-        &one,
-    );
-    check(
-        Selection {
-            first: Some(0),
-            ..none.clone()
-        },
-        &[0],
-    );
-    check(
-        Selection {
-            last: Some(1),
-            ..none.clone()
-        },
-        &last,
-    );
-    check(
-        Selection {
-            last: Some(2),
-            ..none.clone()
-        },
-        &[0, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19],
-    );
-    check(
-        Selection {
-            first: Some(1),
-            last: Some(1),
-            ..none.clone()
-        },
-        &[&one[..], &last[2..]].concat(),
-    );
-    check(
-        Selection {
-            none: true,
-            first: Some(1),
-            ..none.clone()
-        },
-        &[0],
-    );
+    check(Selection { first: Some(3), ..none.clone() }, &all);
+    check(Selection { first: Some(9), last: Some(9), ..none.clone() }, &all);
+    check(Selection { first: Some(1), ..none.clone() }, &one);
+    check(Selection { first: Some(0), ..none.clone() }, &[0]);
+    check(Selection { last: Some(1), ..none.clone() }, &last);
+    check(Selection { last: Some(2), ..none.clone() }, &[0, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19]);
+    check(Selection { first: Some(1), last: Some(1), ..none.clone() }, &[&one[..], &last[2..]].concat());
+    check(Selection { none: true, first: Some(1), ..none.clone() }, &[0]);
     let (second, third) = (at("2025-07-19 00:01:00"), at("2025-07-19 00:02:00"));
-    check(
-        Selection {
-            from: Some(third),
-            ..none.clone()
-        },
-        &last,
-    );
-    check(
-        Selection {
-            until: Some(second),
-            ..none.clone()
-        },
-        &one,
-    );
-    check(
-        Selection {
-            from: Some(second),
-            until: Some(third),
-            ..none.clone()
-        },
-        &[0, 9, 10, 11, 12, 13, 14, 15],
-    );
-    check(
-        Selection {
-            until: Some(third),
-            last: Some(1),
-            ..none.clone()
-        },
-        &[0, 9, 10, 11, 12, 13, 14, 15],
-    );
-    check(
-        Selection {
-            from: Some(at("2026-01-01 00:00:00")),
-            ..none
-        },
-        &[0],
-    );
+    check(Selection { from: Some(third), ..none.clone() }, &last);
+    check(Selection { until: Some(second), ..none.clone() }, &one);
+    check(Selection { from: Some(second), until: Some(third), ..none.clone() }, &[0, 9, 10, 11, 12, 13, 14, 15]);
+    check(Selection { until: Some(third), last: Some(1), ..none.clone() }, &[0, 9, 10, 11, 12, 13, 14, 15]);
+    check(Selection { from: Some(at("2026-01-01 00:00:00")), ..none }, &[0]);
     let timeless = stream(r#"[{"type":"turn_start"}]"#);
     assert_eq!(timeless.select(&Selection::default()), timeless);
-    assert_eq!(
-        timeless.select(&Selection {
-            from: Some(second),
-            ..Selection::default()
-        }),
-        Stream::default()
-    );
+    assert_eq!(timeless.select(&Selection { from: Some(second), ..Selection::default() }), Stream::default());
 }
 
 #[test]
 fn said_and_done() {
     let found = stream(STREAM).texts();
-    let shown: Vec<_> = found
-        .iter()
-        .map(|text| (text.turn, text.element, text.scope, text.text.as_str()))
-        .collect();
+    let shown: Vec<_> = found.iter().map(|text| (text.turn, text.element, text.scope, text.text.as_str())).collect();
     let arguments = "read\n{\n  \"path\": \"src/main.rs\",\n  \"limit\": 10,\n  \"nested\": {\n    \"q\": [\n      \"a\",\n      true,\n      \"plain text\"\n    ]\n  }\n}";
     let expected = [
         (0, 2, Scope::User, "Where is it?\nShow me."),
@@ -307,20 +170,10 @@ fn said_and_done() {
     assert_eq!(shown, expected);
     assert_eq!(found[0].at, Some(at("2025-07-19 00:00:00.1")));
 
-    let scanned: Vec<_> = texts(STREAM.as_bytes(), |_| true)
-        .collect::<Result<_, _>>()
-        .expect("well-formed");
+    let scanned: Vec<_> = texts(STREAM.as_bytes(), |_| true).collect::<Result<_, _>>().expect("well-formed");
     assert_eq!(scanned, found);
-    let wanted: Vec<_> = texts(STREAM.as_bytes(), |scope| scope == Scope::User)
-        .flatten()
-        .collect();
-    assert_eq!(
-        wanted,
-        found
-            .into_iter()
-            .filter(|text| text.scope == Scope::User)
-            .collect::<Vec<_>>()
-    );
+    let wanted: Vec<_> = texts(STREAM.as_bytes(), |scope| scope == Scope::User).flatten().collect();
+    assert_eq!(wanted, found.into_iter().filter(|text| text.scope == Scope::User).collect::<Vec<_>>());
 }
 
 #[test]
@@ -330,45 +183,20 @@ fn odd_events_have_no_text() {
         let found = stream(&json).texts();
         let shown = found.first().map(|text| (text.scope, text.text.as_str()));
         assert_eq!(shown, expected, "{element}");
-        assert_eq!(
-            texts(json.as_bytes(), |_| true).flatten().collect::<Vec<_>>(),
-            found,
-            "{element}"
-        );
+        assert_eq!(texts(json.as_bytes(), |_| true).flatten().collect::<Vec<_>>(), found, "{element}");
     }
     check(r#"{}"#, None);
     check(r#"{"type":"chat_request"}"#, None);
     check(r#"{"type":"chat_request","content":5}"#, None);
     check(r#"{"type":"chat_response"}"#, None);
-    check(
-        r#"{"type":"chat_response","message":null,"reasoning":"r"}"#,
-        Some((Scope::Reasoning, "r")),
-    );
-    check(
-        r#"{"type":"chat_response","data":null}"#,
-        Some((Scope::Structured, "null")),
-    );
+    check(r#"{"type":"chat_response","message":null,"reasoning":"r"}"#, Some((Scope::Reasoning, "r")));
+    check(r#"{"type":"chat_response","data":null}"#, Some((Scope::Structured, "null")));
     check(r#"{"type":"tool_call_request","arguments":{}}"#, None);
-    check(
-        r#"{"type":"tool_call_request","name":"n"}"#,
-        Some((Scope::ToolCall, "n")),
-    );
-    check(
-        r#"{"type":"tool_call_response","content":"/w=="}"#,
-        Some((Scope::ToolResult, "/w==")),
-    );
-    check(
-        r#"{"type":"tool_call_response","content":"YQ"}"#,
-        Some((Scope::ToolResult, "YQ")),
-    );
-    check(
-        r#"{"type":"tool_call_response","content":"YQ=="}"#,
-        Some((Scope::ToolResult, "a")),
-    );
-    check(
-        r#"{"type":"inquiry_response","answer":"yes"}"#,
-        Some((Scope::Inquiry, "yes")),
-    );
+    check(r#"{"type":"tool_call_request","name":"n"}"#, Some((Scope::ToolCall, "n")));
+    check(r#"{"type":"tool_call_response","content":"/w=="}"#, Some((Scope::ToolResult, "/w==")));
+    check(r#"{"type":"tool_call_response","content":"YQ"}"#, Some((Scope::ToolResult, "YQ")));
+    check(r#"{"type":"tool_call_response","content":"YQ=="}"#, Some((Scope::ToolResult, "a")));
+    check(r#"{"type":"inquiry_response","answer":"yes"}"#, Some((Scope::Inquiry, "yes")));
     check(r#"{"type":"inquiry_request","question":{}}"#, None);
     assert!(texts(b"[{}, 1, {}]", |_| true).last().is_some_and(|last| last.is_err()));
 }
@@ -400,12 +228,9 @@ fn transcripts() {
     );
     check(Style::Full, Some(7..9), "");
     let full = stream(STREAM).transcript(Style::Full, Some(0..1));
-    for part in [
-        "### Reasoning\n\nHm.\n",
-        "### Question\n\nProceed?\n",
-        "### Answer\n\ntrue\n",
-        "```\nfn main() {}\n```\n",
-    ] {
+    for part in
+        ["### Reasoning\n\nHm.\n", "### Question\n\nProceed?\n", "### Answer\n\ntrue\n", "```\nfn main() {}\n```\n"]
+    {
         assert!(full.contains(part), "{part:?} in {full}");
     }
 }

@@ -65,13 +65,7 @@ pub fn texts<'a>(
         let turn = turns.step(element.kind.as_deref().unwrap_or_default());
         let scope = element.scope.filter(|scope| wanted(*scope))?;
         let text = element.text()?;
-        Some(Ok(Text {
-            turn: turn?,
-            element: index,
-            scope,
-            at: element.at(),
-            text,
-        }))
+        Some(Ok(Text { turn: turn?, element: index, scope, at: element.at(), text }))
     })
 }
 
@@ -83,13 +77,7 @@ impl Stream {
             let turn = turns.step(kind(event));
             let scope = scope_of(event)?;
             let text = text_of(event)?;
-            Some(Text {
-                turn: turn?,
-                element,
-                scope,
-                at: timestamp(event),
-                text,
-            })
+            Some(Text { turn: turn?, element, scope, at: timestamp(event), text })
         };
         self.objects().enumerate().filter_map(text).collect()
     }
@@ -122,12 +110,7 @@ impl Element<'_> {
 
 pub(super) fn scope_of(event: &Object) -> Option<Scope> {
     let has_text = |key| text_at(event, key).is_some();
-    Scope::of(
-        kind(event),
-        has_text("message"),
-        has_text("reasoning"),
-        event.contains_key("data"),
-    )
+    Scope::of(kind(event), has_text("message"), has_text("reasoning"), event.contains_key("data"))
 }
 
 /// The text of an event; nothing if the key that should hold it is missing or of the wrong kind.
@@ -148,9 +131,7 @@ pub(super) fn text_of(event: &Object) -> Option<String> {
         Scope::ToolResult => text_at(event, "content").map(|content| decode(content).into_owned()),
         Scope::Inquiry => match event.get("question") {
             Some(question) => question.get("text")?.as_str().map(str::to_owned),
-            None => event
-                .get("answer")
-                .map(|answer| answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)),
+            None => event.get("answer").map(|answer| answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)),
         },
     }
 }
@@ -169,11 +150,7 @@ pub(super) fn indented(value: &Value) -> String {
 
 /// Decodes what is base64 of UTF-8 text and leaves anything else as it is, since people also write plain text.
 fn decode(text: &str) -> Cow<'_, str> {
-    match BASE64_STANDARD
-        .decode(text)
-        .ok()
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-    {
+    match BASE64_STANDARD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
         Some(decoded) => Cow::Owned(decoded),
         None => Cow::Borrowed(text),
     }

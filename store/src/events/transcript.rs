@@ -36,10 +36,7 @@ impl Stream {
         let mut page = Page::default();
         for (number, turn) in all.iter().enumerate().filter(|(number, _)| chosen.contains(number)) {
             let events = || self.elements[turn.clone()].iter().filter_map(Value::as_object);
-            let began = events()
-                .next()
-                .and_then(timestamp)
-                .map(|at| format!(", {}", time::native(at)));
+            let began = events().next().and_then(timestamp).map(|at| format!(", {}", time::native(at)));
             page.heading(&format!("# Turn {}{}", number + 1, began.unwrap_or_default()));
             for event in events() {
                 page.event(event, style, &failed);
@@ -50,9 +47,7 @@ impl Stream {
 
     /// The ids of tool calls that ended in an error.
     fn failed_calls(&self) -> HashSet<&str> {
-        let failed = self
-            .objects()
-            .filter(|event| event.get("is_error") == Some(&Value::Bool(true)));
+        let failed = self.objects().filter(|event| event.get("is_error") == Some(&Value::Bool(true)));
         failed.filter_map(|event| text_at(event, "id")).collect()
     }
 }
@@ -91,21 +86,14 @@ impl Page {
             }
             Scope::ToolCall if style == Style::Brief => {
                 let error = text_at(event, "id").is_some_and(|id| failed.contains(id));
-                self.line(&format!(
-                    "- {}{}",
-                    one_line(event),
-                    if error { " (failed)" } else { "" }
-                ));
+                self.line(&format!("- {}{}", one_line(event), if error { " (failed)" } else { "" }));
             }
             Scope::Reasoning if style == Style::Full => {
                 self.heading("### Reasoning");
                 self.block(&text);
             }
             Scope::ToolCall if style == Style::Full => {
-                self.heading(&format!(
-                    "### Tool call: {}",
-                    text_at(event, "name").unwrap_or_default()
-                ));
+                self.heading(&format!("### Tool call: {}", text_at(event, "name").unwrap_or_default()));
                 if let Some(arguments) = arguments(event) {
                     self.fenced("json", &indented(&arguments));
                 }
@@ -116,11 +104,7 @@ impl Page {
                 self.fenced("", &text);
             }
             Scope::Inquiry if style == Style::Full => {
-                self.heading(if event.contains_key("question") {
-                    "### Question"
-                } else {
-                    "### Answer"
-                });
+                self.heading(if event.contains_key("question") { "### Question" } else { "### Answer" });
                 self.block(&text);
             }
             Scope::Assistant
@@ -139,21 +123,9 @@ impl Page {
             CONFIG_DELTA => self.block("*The configuration changes.*"),
             COMPACTION => {
                 // Turns are counted from 0 in the file and from 1 in headings.
-                let turn = |key| {
-                    event
-                        .get(key)
-                        .and_then(Value::as_u64)
-                        .map_or(0, |turn| turn.saturating_add(1))
-                };
-                self.block(&format!(
-                    "*Turns {} to {} are compacted.*",
-                    turn("from_turn"),
-                    turn("to_turn")
-                ));
-                if let Some(summary) = event
-                    .get("summary")
-                    .and_then(|summary| summary.get("summary")?.as_str())
-                {
+                let turn = |key| event.get(key).and_then(Value::as_u64).map_or(0, |turn| turn.saturating_add(1));
+                self.block(&format!("*Turns {} to {} are compacted.*", turn("from_turn"), turn("to_turn")));
+                if let Some(summary) = event.get("summary").and_then(|summary| summary.get("summary")?.as_str()) {
                     self.block(summary);
                 }
             }

@@ -83,9 +83,7 @@ impl Stream {
         };
         let keep: Vec<bool> = self.objects().enumerate().map(keep).collect();
         let kept = self.elements.iter().zip(keep).filter(|(_, keep)| *keep);
-        Self {
-            elements: kept.map(|(element, _)| element.clone()).collect(),
-        }
+        Self { elements: kept.map(|(element, _)| element.clone()).collect() }
     }
 
     /// The chosen turns, in order.
@@ -93,18 +91,13 @@ impl Stream {
         if selection.none {
             return Vec::new();
         }
-        let in_time: Vec<usize> = (0..turns.len())
-            .filter(|turn| self.is_within(&turns[*turn], selection))
-            .collect();
+        let in_time: Vec<usize> = (0..turns.len()).filter(|turn| self.is_within(&turns[*turn], selection)).collect();
         let (first, last) = match (selection.first, selection.last) {
             (None, None) => (in_time.len(), 0),
             (first, last) => (first.unwrap_or(0), last.unwrap_or(0)),
         };
         let tail = in_time.len().saturating_sub(last);
-        let ends = in_time
-            .iter()
-            .enumerate()
-            .filter(|(place, _)| *place < first || *place >= tail);
+        let ends = in_time.iter().enumerate().filter(|(place, _)| *place < first || *place >= tail);
         ends.map(|(_, turn)| *turn).collect()
     }
 

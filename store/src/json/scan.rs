@@ -198,9 +198,7 @@ impl<'a> Scanner<'a> {
     fn unit(&self, at: usize) -> Option<u16> {
         let escape = self.text.as_bytes().get(at..at + 6)?;
         let digits = escape.strip_prefix(br"\u")?;
-        digits.iter().try_fold(0, |unit, digit| {
-            Some(unit << 4 | char::from(*digit).to_digit(16)? as u16)
-        })
+        digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)? as u16))
     }
 
     fn number(&mut self) -> Result<(), JsonError> {
@@ -226,16 +224,9 @@ impl<'a> Scanner<'a> {
     }
 
     fn digits(&mut self) -> Result<(), JsonError> {
-        let count = self.text.as_bytes()[self.at..]
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count();
+        let count = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
-        if count == 0 {
-            Err(self.fail("expected a digit"))
-        } else {
-            Ok(())
-        }
+        if count == 0 { Err(self.fail("expected a digit")) } else { Ok(()) }
     }
 
     fn literal(&mut self, word: &str) -> Result<(), JsonError> {
@@ -315,12 +306,7 @@ mod tests {
     fn check(text: &[u8]) {
         let parsed = serde_json::from_slice::<Value>(text);
         let scanned = scan(text);
-        assert_eq!(
-            scanned.is_ok(),
-            parsed.is_ok(),
-            "{:?}: {scanned:?} {parsed:?}",
-            String::from_utf8_lossy(text)
-        );
+        assert_eq!(scanned.is_ok(), parsed.is_ok(), "{:?}: {scanned:?} {parsed:?}", String::from_utf8_lossy(text));
         if let (Ok(scanned), Ok(parsed)) = (scanned, parsed) {
             assert_eq!(serde_json::from_str::<Value>(scanned).ok(), Some(parsed));
         }

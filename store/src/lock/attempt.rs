@@ -59,10 +59,7 @@ impl LockDir {
             }
             if let Some((deeper, path)) = self.deepest_held(id, level)? {
                 let holder = self.holder_in(&path);
-                let lends = self
-                    .disk
-                    .stat(&path)
-                    .is_ok_and(|stat| self.is_lender(holder.as_ref(), stat.into()));
+                let lends = self.disk.stat(&path).is_ok_and(|stat| self.is_lender(holder.as_ref(), stat.into()));
                 if !lends {
                     return Ok(Attempt::Busy(holder));
                 }
@@ -133,10 +130,7 @@ impl LockDir {
 
     fn still_lends(&self, path: &Path) -> Result<bool> {
         let holder = self.holder_in(path);
-        let lends = self
-            .disk
-            .stat(path)
-            .is_ok_and(|stat| self.is_lender(holder.as_ref(), stat.into()));
+        let lends = self.disk.stat(path).is_ok_and(|stat| self.is_lender(holder.as_ref(), stat.into()));
         Ok(lends && file::is_locked(&*self.disk, &*self.processes, path)? == Some(true))
     }
 

@@ -115,12 +115,7 @@ pub(super) fn take(disk: &Arc<dyn Disk>, path: &Path, missing: Missing) -> Resul
     if !is_at(&**disk, path, opened.inode).context("stat", path)? {
         return Ok(Taken::Deleted);
     }
-    let lock = Named {
-        disk: Arc::clone(disk),
-        path: path.to_owned(),
-        inode: opened.inode,
-        file: Some(file),
-    };
+    let lock = Named { disk: Arc::clone(disk), path: path.to_owned(), inode: opened.inode, file: Some(file) };
     Ok(Taken::Free(lock, opened))
 }
 
@@ -133,10 +128,7 @@ pub(super) fn is_locked(disk: &dyn Disk, processes: &dyn Processes, path: &Path)
     };
     if stat.kind != Kind::File {
         let reason = "a lock is a regular file".to_owned();
-        return Err(Error::Malformed {
-            path: path.to_owned(),
-            reason,
-        });
+        return Err(Error::Malformed { path: path.to_owned(), reason });
     }
     if !processes.owners(stat.dev, stat.ino).is_empty() {
         return Ok(Some(true));
@@ -179,10 +171,7 @@ impl Named {
         let Some(mut file) = self.file.as_ref() else {
             return;
         };
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(text));
+        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text));
         if let Err(error) = written {
             tracing::warn!(path = %self.path.display(), %error, "cannot note the holder of the lock");
         }

@@ -27,10 +27,7 @@ impl Holder {
         };
         let text = |key: &str| object.get(key).and_then(Value::as_str);
         Some(Self {
-            pid: object
-                .get("pid")
-                .and_then(Value::as_u64)
-                .and_then(|pid| u32::try_from(pid).ok()),
+            pid: object.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok()),
             session: text("session").map(str::to_owned),
             since: text("acquired_at").and_then(time::parse),
         })
@@ -47,11 +44,8 @@ impl Holder {
             #[serde(skip_serializing_if = "Option::is_none")]
             acquired_at: Option<String>,
         }
-        let line = Line {
-            pid: self.pid,
-            session: self.session.as_deref(),
-            acquired_at: self.since.map(time::rfc3339_offset),
-        };
+        let line =
+            Line { pid: self.pid, session: self.session.as_deref(), acquired_at: self.since.map(time::rfc3339_offset) };
         // Numbers and strings always serialise; an empty text would only cost a diagnosis.
         serde_json::to_vec(&line).unwrap_or_default()
     }
@@ -91,11 +85,7 @@ mod tests {
     use super::*;
 
     fn holder(pid: Option<u32>, session: Option<&str>, since: Option<&str>) -> Holder {
-        Holder {
-            pid,
-            session: session.map(str::to_owned),
-            since: since.and_then(time::parse),
-        }
+        Holder { pid, session: session.map(str::to_owned), since: since.and_then(time::parse) }
     }
 
     #[test]
@@ -124,17 +114,11 @@ mod tests {
         check("", None);
         check("[]", None);
         check("{\"pid\":1", None);
-        check(
-            r#"{"pid":"1","session":5,"acquired_at":"yesterday"}"#,
-            Some(Holder::default()),
-        );
+        check(r#"{"pid":"1","session":5,"acquired_at":"yesterday"}"#, Some(Holder::default()));
         check(r#"{"pid":-1}"#, Some(Holder::default()));
         check(r#"{"pid":4294967296}"#, Some(Holder::default()));
         check(r#"{"more":{},"pid":7}"#, Some(holder(Some(7), None, None)));
-        check(
-            r#"{"acquired_at":"2026-08-20T16:03:11+02:00"}"#,
-            Some(holder(None, None, Some("2026-08-20T14:03:11Z"))),
-        );
+        check(r#"{"acquired_at":"2026-08-20T16:03:11+02:00"}"#, Some(holder(None, None, Some("2026-08-20T14:03:11Z"))));
     }
 
     #[test]
@@ -144,9 +128,6 @@ mod tests {
         check(holder(Some(12345), None, None), "pid 12345");
         check(holder(None, Some("%3"), None), "session %3");
         check(Holder::default(), "an unknown process");
-        check(
-            holder(None, Some("é\x1b[31m\u{202e}"), None),
-            "session é\\u{1b}[31m\\u{202e}",
-        );
+        check(holder(None, Some("é\x1b[31m\u{202e}"), None), "session é\\u{1b}[31m\\u{202e}");
     }
 }

@@ -46,10 +46,7 @@ mod tests {
 
     impl Processes for Table {
         fn parent(&self, pid: u32) -> Option<u32> {
-            self.0
-                .iter()
-                .find(|(child, _)| *child == pid)
-                .map(|(_, parent)| *parent)
+            self.0.iter().find(|(child, _)| *child == pid).map(|(_, parent)| *parent)
         }
 
         fn owners(&self, _: u64, _: u64) -> Vec<u32> {

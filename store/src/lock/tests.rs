@@ -83,11 +83,7 @@ fn a_waiter_gets_it_and_is_told_once() {
         told.fetch_add(1, Ordering::Relaxed);
         first.lock().unwrap().take();
     };
-    let wait = Wait {
-        timeout: LONG,
-        on_wait: &on_wait,
-        cancelled: &|| false,
-    };
+    let wait = Wait { timeout: LONG, on_wait: &on_wait, cancelled: &|| false };
     let guard = locks.acquire(id(1), &Holder { since, ..pid(8) }, &wait).unwrap();
     assert_eq!(told.load(Ordering::Relaxed), 1);
     let noted = locks.holder(id(1)).unwrap().since;
@@ -107,20 +103,13 @@ fn a_wait_ends() {
 
     let timeout = Duration::from_millis(130);
     let watch = Instant::now();
-    let wait = Wait {
-        timeout,
-        ..Wait::none()
-    };
+    let wait = Wait { timeout, ..Wait::none() };
     assert_locked(locks.acquire(id(1), &pid(8), &wait), Some(7));
     assert!(watch.elapsed() >= timeout);
 
     let asked = AtomicU32::new(0);
     let cancelled = || asked.fetch_add(1, Ordering::Relaxed) == 5;
-    let wait = Wait {
-        timeout: Duration::MAX,
-        on_wait: &|_| (),
-        cancelled: &cancelled,
-    };
+    let wait = Wait { timeout: Duration::MAX, on_wait: &|_| (), cancelled: &cancelled };
     assert!(matches!(locks.acquire(id(1), &pid(8), &wait), Err(Error::Interrupted)));
 }
 
@@ -134,10 +123,7 @@ fn a_counter_loses_nothing() {
             let (locks, counter) = (ground.locks(), &counter);
             scope.spawn(move || {
                 for _ in 0..200 {
-                    let wait = Wait {
-                        timeout: LONG,
-                        ..Wait::none()
-                    };
+                    let wait = Wait { timeout: LONG, ..Wait::none() };
                     let guard = locks.acquire(id(1), &pid(me), &wait).unwrap();
                     let count: u32 = fs::read_to_string(counter).unwrap().parse().unwrap();
                     fs::write(counter, (count + 1).to_string()).unwrap();
@@ -191,10 +177,7 @@ fn a_late_removal_is_noticed() {
         opened.fetch_add(1, Ordering::Relaxed);
     });
     hook.stat = Box::new(move || {
-        if looking
-            .compare_exchange(1, 2, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-        {
+        if looking.compare_exchange(1, 2, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             fs::remove_file(&victim).unwrap();
         }
     });
@@ -221,14 +204,7 @@ fn orphans() {
     let ground = Ground::new();
     let locks = ground.locks();
     let held = locks.try_acquire(id(2), &pid(7)).unwrap();
-    for name in [
-        "jp-c3.lock",
-        "jp-c1.lock",
-        "3.lock",
-        "jp-c03.lock",
-        "jp-c4.1.lock",
-        "jp-c5.txt",
-    ] {
+    for name in ["jp-c3.lock", "jp-c1.lock", "3.lock", "jp-c03.lock", "jp-c4.1.lock", "jp-c5.txt"] {
         fs::write(ground.primary().join(name), "{}").unwrap();
     }
     fs::create_dir(ground.primary().join("jp-c6.lock")).unwrap();
@@ -237,12 +213,7 @@ fn orphans() {
     fs::write(ground.borrowed().join("jp-c1.1.lock"), "").unwrap();
     fs::write(ground.borrowed().join("jp-c8.lock"), "").unwrap();
 
-    let listed: Vec<_> = locks
-        .list()
-        .unwrap()
-        .into_iter()
-        .map(|it| (it.id, it.level, it.holder, it.state))
-        .collect();
+    let listed: Vec<_> = locks.list().unwrap().into_iter().map(|it| (it.id, it.level, it.holder, it.state)).collect();
     let nobody = Some(Holder::default());
     assert_eq!(
         listed,
@@ -256,15 +227,7 @@ fn orphans() {
     assert_eq!(locks.clear_orphans().unwrap(), [id(1), id(3)]);
     assert_eq!(
         ground.names(),
-        [
-            "3.lock",
-            "jp-c03.lock",
-            "jp-c2.lock",
-            "jp-c4.1.lock",
-            "jp-c5.txt",
-            "jp-c6.lock",
-            "jp-c7.lock"
-        ]
+        ["3.lock", "jp-c03.lock", "jp-c2.lock", "jp-c4.1.lock", "jp-c5.txt", "jp-c6.lock", "jp-c7.lock"]
     );
     assert!(ground.borrowed().join("jp-c8.lock").exists());
     assert!(held.is_current());
@@ -303,22 +266,8 @@ fn failures_name_verb_and_path() {
         assert_eq!(error.to_string(), format!("cannot {verb} {}", path.display()));
     };
     let refuse = || io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
-    check(
-        Hook {
-            create_dir: Box::new(move || Err(refuse())),
-            ..Hook::default()
-        },
-        "make directory",
-        &ground.primary(),
-    );
-    check(
-        Hook {
-            open: Box::new(move |_| Err(refuse())),
-            ..Hook::default()
-        },
-        "open",
-        &path,
-    );
+    check(Hook { create_dir: Box::new(move || Err(refuse())), ..Hook::default() }, "make directory", &ground.primary());
+    check(Hook { open: Box::new(move |_| Err(refuse())), ..Hook::default() }, "open", &path);
 
     // A link is not followed, and a directory is no lock.
     fs::remove_file(&path).unwrap();
@@ -336,10 +285,7 @@ fn a_lock_whose_text_cannot_be_written_is_a_lock() {
         let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         File::open(link)
     };
-    let disk = Hook {
-        open: Box::new(read_only),
-        ..Hook::default()
-    };
+    let disk = Hook { open: Box::new(read_only), ..Hook::default() };
     let guard = ground.locks_on(Arc::new(disk)).try_acquire(id(1), &pid(1)).unwrap();
     assert_eq!(fs::read(guard.path()).unwrap(), b"");
     assert_locked(ground.locks().try_acquire(id(1), &pid(2)), None);
@@ -372,10 +318,7 @@ fn is_send<T: Send>(it: T) -> T {
 }
 
 fn pid(pid: u32) -> Holder {
-    Holder {
-        pid: Some(pid),
-        ..Holder::default()
-    }
+    Holder { pid: Some(pid), ..Holder::default() }
 }
 
 #[track_caller]
@@ -407,9 +350,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        Self {
-            dir: TempDir::new().unwrap(),
-        }
+        Self { dir: TempDir::new().unwrap() }
     }
 
     fn primary(&self) -> PathBuf {
@@ -437,9 +378,7 @@ impl Ground {
     /// What is in the primary directory.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.primary()).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }

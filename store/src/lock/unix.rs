@@ -26,9 +26,7 @@ impl Processes for Proc {
     }
 
     fn owners(&self, dev: u64, ino: u64) -> Vec<u32> {
-        fs::read_to_string("/proc/locks")
-            .map(|text| owners_in(&text, dev, ino))
-            .unwrap_or_default()
+        fs::read_to_string("/proc/locks").map(|text| owners_in(&text, dev, ino)).unwrap_or_default()
     }
 }
 
@@ -62,10 +60,7 @@ pub(crate) struct Inode {
 
 impl From<Stat> for Inode {
     fn from(stat: Stat) -> Self {
-        Self {
-            dev: stat.dev,
-            ino: stat.ino,
-        }
+        Self { dev: stat.dev, ino: stat.ino }
     }
 }
 
@@ -80,15 +75,8 @@ pub(crate) struct Opened {
 impl Opened {
     pub(crate) fn of(file: &File) -> io::Result<Self> {
         let meta = file.metadata()?;
-        let inode = Inode {
-            dev: meta.dev(),
-            ino: meta.ino(),
-        };
-        Ok(Self {
-            inode,
-            size: meta.len(),
-            birth: meta.created().ok(),
-        })
+        let inode = Inode { dev: meta.dev(), ino: meta.ino() };
+        Ok(Self { inode, size: meta.len(), birth: meta.created().ok() })
     }
 
     /// Whether this is the file that another descriptor, perhaps closed by now, stood for. Inode numbers are used
@@ -145,10 +133,7 @@ mod tests {
         check("7 (a) (b) S 1) R 6 7", Some(6));
         check("7 (cat) S", None);
         check("", None);
-        assert_eq!(
-            Proc.parent(std::process::id()),
-            Some(std::os::unix::process::parent_id())
-        );
+        assert_eq!(Proc.parent(std::process::id()), Some(std::os::unix::process::parent_id()));
         assert_eq!(Proc.parent(u32::MAX), None);
     }
 

@@ -16,10 +16,7 @@ fn id(deciseconds: u64) -> ConversationId {
 
 /// A valid file with these further members.
 fn with(members: &str) -> String {
-    format!(
-        "{{\"last_activated_at\":\"{NOW}\"{}{members}}}",
-        if members.is_empty() { "" } else { "," }
-    )
+    format!("{{\"last_activated_at\":\"{NOW}\"{}{members}}}", if members.is_empty() { "" } else { "," })
 }
 
 #[test]
@@ -45,40 +42,16 @@ fn refuses_what_cannot_be() {
     }
     let date = "must be a date such as \"2025-07-19 00:00:05.1\"";
     check("{}", "line 1, column 1: `last_activated_at` is missing");
-    check(
-        r#"{"last_activated_at":null}"#,
-        &format!("line 1, column 22: `last_activated_at` {date}"),
-    );
-    check(
-        "{\n  \"last_activated_at\": 5\n}",
-        &format!("line 2, column 24: `last_activated_at` {date}"),
-    );
+    check(r#"{"last_activated_at":null}"#, &format!("line 1, column 22: `last_activated_at` {date}"));
+    check("{\n  \"last_activated_at\": 5\n}", &format!("line 2, column 24: `last_activated_at` {date}"));
     check(&with(r#""title":5"#), "line 1, column 54: `title` must be a string");
-    check(
-        &with(r#""pinned_at":"soon""#),
-        &format!("line 1, column 58: `pinned_at` {date}"),
-    );
-    check(
-        &with(r#""archived_at":1"#),
-        &format!("line 1, column 60: `archived_at` {date}"),
-    );
-    check(
-        &with(r#""expires_at":"2025-02-30 00:00:00""#),
-        &format!("line 1, column 59: `expires_at` {date}"),
-    );
-    check(
-        &with(r#""labels":null"#),
-        "line 1, column 55: `labels` must be an object of strings",
-    );
-    check(
-        &with(r#""labels":{"a":1}"#),
-        "line 1, column 55: `labels` must be an object of strings",
-    );
+    check(&with(r#""pinned_at":"soon""#), &format!("line 1, column 58: `pinned_at` {date}"));
+    check(&with(r#""archived_at":1"#), &format!("line 1, column 60: `archived_at` {date}"));
+    check(&with(r#""expires_at":"2025-02-30 00:00:00""#), &format!("line 1, column 59: `expires_at` {date}"));
+    check(&with(r#""labels":null"#), "line 1, column 55: `labels` must be an object of strings");
+    check(&with(r#""labels":{"a":1}"#), "line 1, column 55: `labels` must be an object of strings");
     check("[]", "line 1, column 1: invalid type: sequence, expected an object");
-    check(
-        &with(r#""title":"a","title":"b""#),
-        "line 1, column 64: the key `title` occurs twice",
-    );
+    check(&with(r#""title":"a","title":"b""#), "line 1, column 64: the key `title` occurs twice");
     check("{\n<<<<<<< a\n", "line 2, column 1: unresolved merge conflict marker");
 }
 
@@ -182,11 +155,7 @@ fn labels_are_sorted_and_never_empty() {
     check(&one, |meta| assert!(!meta.remove_label("q")), &labels(r#"{"m":"1"}"#));
     check(&one, |meta| assert!(meta.remove_label("m")), &with("\"x\":0"));
     check(&one, Meta::clear_labels, &with("\"x\":0"));
-    check(
-        &with("\"x\":0"),
-        |meta| assert!(!meta.remove_label("q")),
-        &with("\"x\":0"),
-    );
+    check(&with("\"x\":0"), |meta| assert!(!meta.remove_label("q")), &with("\"x\":0"));
 }
 
 #[test]

@@ -76,9 +76,7 @@ impl SessionDir {
         {
             found = self.read(&legacy)?;
         }
-        Ok(found
-            .map(|(mapping, _)| mapping)
-            .filter(|mapping| mapping.matches(session)))
+        Ok(found.map(|(mapping, _)| mapping).filter(|mapping| mapping.matches(session)))
     }
 
     /// Writes what a session was on, under its name of today.
@@ -128,11 +126,7 @@ impl SessionDir {
         }
 
         let pruned = mapping.prune(&|id| (world.on_disk)(id) || (world.locked)(id));
-        let home = if mapping.is_legacy() {
-            self.path(mapping.session())
-        } else {
-            path.to_owned()
-        };
+        let home = if mapping.is_legacy() { self.path(mapping.session()) } else { path.to_owned() };
         if home == path {
             if pruned > 0 && self.is_unchanged(path, &bytes) {
                 write(path, &mapping.to_bytes())?;

@@ -50,24 +50,13 @@ impl Mapping {
         object.insert("history".to_owned(), Value::Array(Vec::new()));
         object.insert("id".to_owned(), session.value.clone().into());
         object.insert("source".to_owned(), session.source.to_value());
-        Self {
-            session,
-            history: Vec::new(),
-            legacy: false,
-            object,
-        }
+        Self { session, history: Vec::new(), legacy: false, object }
     }
 
     /// Reads a session file. The path is for errors, and for the files of old, which say whose they are by their name.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let mut object = json::object(bytes).map_err(|reason| Error::Invalid {
-            path: path.to_owned(),
-            reason,
-        })?;
-        let malformed = |reason: &str| Error::Malformed {
-            path: path.to_owned(),
-            reason: reason.to_owned(),
-        };
+        let mut object = json::object(bytes).map_err(|reason| Error::Invalid { path: path.to_owned(), reason })?;
+        let malformed = |reason: &str| Error::Malformed { path: path.to_owned(), reason: reason.to_owned() };
         let history = match object.get("history") {
             Some(Value::Array(entries)) => {
                 let entries = entries.iter().map(Entry::from_value).collect::<Option<_>>();
@@ -89,12 +78,7 @@ impl Mapping {
             let after = object.keys().position(|key| key == "history").map_or(0, |at| at + 1);
             object.shift_insert(after, "id".to_owned(), value.clone().into());
         }
-        Ok(Self {
-            session: Session { source, value },
-            history,
-            legacy,
-            object,
-        })
+        Ok(Self { session: Session { source, value }, history, legacy, object })
     }
 
     /// The file's bytes.
@@ -195,11 +179,7 @@ impl Entry {
         let mut object = Object::new();
         object.insert("id".to_owned(), id.deciseconds().into());
         object.insert("activated_at".to_owned(), time::rfc3339(activated_at).into());
-        Self {
-            id,
-            activated_at,
-            object,
-        }
+        Self { id, activated_at, object }
     }
 
     fn from_value(value: &Value) -> Option<Self> {
@@ -210,10 +190,6 @@ impl Entry {
             number => ConversationId::new(number.as_u64()?)?,
         };
         let activated_at = time::parse(object.get("activated_at")?.as_str()?)?;
-        Some(Self {
-            id,
-            activated_at,
-            object: object.clone(),
-        })
+        Some(Self { id, activated_at, object: object.clone() })
     }
 }

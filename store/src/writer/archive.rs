@@ -32,26 +32,19 @@ impl Writer {
             let below = snapshot.tree(from).descendants(id);
             Ok(std::iter::once(id).chain(below).collect())
         };
-        let guards = self.lock_all(wait, |snapshot| {
-            Ok(subtree(snapshot)?.into_iter().collect::<BTreeSet<_>>())
-        })?;
+        let guards = self.lock_all(wait, |snapshot| Ok(subtree(snapshot)?.into_iter().collect::<BTreeSet<_>>()))?;
         let mut op = self.begin_structural()?;
         let ids = subtree(op.snapshot())?;
         let now = self.store.now();
-        for id in &ids {
+        // Children first: cut short, the same command finds what is left to be moved.
+        for id in ids.iter().rev() {
             let Some(guard) = guards.get(id) else { continue };
             op.settle(guard)?;
             let mut meta = op.read_meta(guard)?;
-            // The stamp goes on before the move and comes off after it: where the directory lies is the truth.
-            if to == Partition::Archived {
-                meta.set_archived_at(Some(now));
-                op.write_meta(guard, meta.clone())?;
-            }
+            // The stamp first, then the move: where the directory lies is the truth.
+            meta.set_archived_at((to == Partition::Archived).then_some(now));
+            op.write_meta(guard, meta.clone())?;
             op.move_in_store(guard, to, &id.dirname(meta.title()))?;
-            if to == Partition::Live {
-                meta.set_archived_at(None);
-                op.write_meta(guard, meta)?;
-            }
         }
         for id in &ids {
             if let Some(guard) = guards.get(id) {

@@ -5,9 +5,10 @@ use std::ffi::OsStr;
 
 use super::Writer;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, make_dirs};
+use crate::files::{NewFile, entries, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::Partition;
+use crate::ledger::Entry;
 use crate::lock::{Guard, Wait};
 use crate::meta::{Meta, Parent};
 use crate::observe::check;
@@ -35,9 +36,7 @@ impl Writer {
     /// Makes a conversation. It appears whole or not at all; the lock on it is the caller's.
     pub fn create(&self, seed: Seed) -> Result<Guard> {
         if seed.projection == Projection::LocalOnly && self.store.layout.is_single_root() {
-            return Err(Error::Refused(
-                "there is no user-local storage, so nothing can be local".to_owned(),
-            ));
+            return Err(Error::Refused("there is no user-local storage, so nothing can be local".to_owned()));
         }
         let guard = self.allocate()?;
         let id = guard.id();
@@ -54,34 +53,26 @@ impl Writer {
         let name = id.dirname(meta.title());
         let dir = self.store.layout.store.conversations().join(&name);
         let mut files = vec![NewFile::bytes(ManagedFile::Metadata.name(), meta.to_bytes())];
-        files.extend(
-            seed.base_config
-                .map(|bytes| NewFile::bytes(ManagedFile::BaseConfig.name(), bytes)),
-        );
+        files.extend(seed.base_config.map(|bytes| NewFile::bytes(ManagedFile::BaseConfig.name(), bytes)));
         files.push(NewFile::bytes(ManagedFile::Events.name(), seed.events));
         for file in &files {
             if let (Some(name), crate::files::NewContent::File { bytes, .. }) = (file.path.to_str(), &file.content)
                 && let Some(kind) = ManagedFile::from_name(name)
             {
-                check(kind, bytes).map_err(|reason| Error::Invalid {
-                    path: dir.join(name),
-                    reason,
-                })?;
+                check(kind, bytes).map_err(|reason| Error::Invalid { path: dir.join(name), reason })?;
             }
         }
         op.change_mirror(|mirror| mirror.follow(id, &meta))?;
+        // Cut short after this, it is shown here by the next write to it.
+        op.remember(id, Entry { intent: seed.projection, base: None });
+        op.save_ledger()?;
         self.scratch().place(&dir, &files)?;
         op.insert(Conversation {
             id,
             partition: Partition::Live,
             presence: StoragePresence::UserLocalOnly,
             intent: seed.projection,
-            store: Some(Place {
-                dir,
-                name: name.into(),
-                partition: Partition::Live,
-                beneath: None,
-            }),
+            store: Some(Place { dir, name: name.into(), partition: Partition::Live, beneath: None }),
             work: None,
             parent: seed.parent,
             origin: meta.origin().map(ToOwned::to_owned),
@@ -113,8 +104,7 @@ impl Writer {
                 match self.lock(candidate, &Wait::none()) {
                     Ok(guard) => {
                         make_dirs(self.store.disk(), &root.vfs())?;
-                        self.scratch()
-                            .replace(&file, format!("{}\n", candidate.deciseconds()).as_bytes())?;
+                        self.scratch().replace(&file, format!("{}\n", candidate.deciseconds()).as_bytes())?;
                         return Ok(guard);
                     }
                     // Locked by somebody: then it is somebody's.
@@ -122,9 +112,7 @@ impl Writer {
                     Err(error) => return Err(error),
                 }
             }
-            candidate = candidate
-                .next()
-                .ok_or_else(|| Error::Refused("there are no ids left".to_owned()))?;
+            candidate = candidate.next().ok_or_else(|| Error::Refused("there are no ids left".to_owned()))?;
         }
     }
 
@@ -133,32 +121,15 @@ impl Writer {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         let mut taken = BTreeSet::new();
         let mut partitions = vec![Partition::ALL.map(|part| (part, layout.store.partition(part)))];
-        partitions.extend(
-            layout
-                .work
-                .iter()
-                .map(|work| Partition::ALL.map(|part| (part, work.partition(part)))),
-        );
+        partitions.extend(layout.work.iter().map(|work| Partition::ALL.map(|part| (part, work.partition(part)))));
         for partitions in partitions {
             taken.extend(Scan::of(disk, partitions, Depth::Nested)?.places.into_keys());
         }
         let mut trashes = vec![layout.store.trash()];
-        trashes.extend(
-            layout
-                .work
-                .iter()
-                .map(|work| work.conversations.join(crate::layout::TRASH)),
-        );
+        trashes.extend(layout.work.iter().map(|work| work.conversations.join(crate::layout::TRASH)));
         for trash in trashes {
-            let entries = match disk.list(&trash) {
-                Ok(entries) => entries,
-                Err(error) if is_absent(&error) => continue,
-                Err(error) => return Err(error).context("list", &trash),
-            };
             taken.extend(
-                entries
-                    .iter()
-                    .filter_map(|entry| ConversationId::from_dirname(OsStr::new(&entry.name))),
+                entries(disk, &trash)?.iter().filter_map(|entry| ConversationId::from_dirname(OsStr::new(&entry.name))),
             );
         }
         Ok(taken)

@@ -3,7 +3,7 @@
 
 use super::Writer;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{make_dirs, move_dir};
+use crate::files::{exists, make_dirs, move_dir, unused};
 use crate::layout::TRASH;
 use crate::lock::Wait;
 use crate::problem::{Problem, What};
@@ -75,7 +75,7 @@ impl Writer {
                     op.tidy_work()?;
                 }
                 op.finish()?;
-                let gone = self.store.disk().stat(&problem.path).is_err();
+                let gone = !exists(self.store.disk(), &problem.path)?;
                 Ok(gone.then(|| format!("kept under {}", self.store.layout.store.conflicts().display())))
             }
             What::Unreadable { .. }
@@ -96,16 +96,7 @@ impl Writer {
         };
         let trash = root.join(TRASH);
         make_dirs(disk, &trash)?;
-        let name = dir.file_name().unwrap_or_default().to_owned();
-        let mut target = trash.join(&name);
-        for serial in 1.. {
-            if disk.stat(&target).is_err() {
-                break;
-            }
-            let mut numbered = name.clone();
-            numbered.push(format!("-{serial}"));
-            target = trash.join(numbered);
-        }
+        let target = unused(disk, &trash, dir.file_name().unwrap_or_default())?;
         move_dir(disk, dir, &target)?;
         let note = format!(
             "# Trashed conversation\n\nThis directory could not be read as a conversation and was moved here.\n\n\
@@ -116,8 +107,7 @@ impl Writer {
             root.display(),
         );
         let file = target.join("TRASHED.md");
-        disk.write_new(&file, note.as_bytes(), crate::files::FILE_MODE)
-            .context("write", &file)?;
+        disk.write_new(&file, note.as_bytes(), crate::files::FILE_MODE).context("write", &file)?;
         Ok(format!("moved to {}", target.display()))
     }
 }
@@ -126,10 +116,7 @@ impl Writer {
 pub fn problems(store: &crate::store::Store, snapshot: &Snapshot) -> Result<Vec<Problem>> {
     let mut problems: Vec<Problem> = snapshot.problems().to_vec();
     for conversation in snapshot.all() {
-        let base = snapshot
-            .ledger
-            .get(conversation.id)
-            .and_then(|entry| entry.base.as_ref());
+        let base = snapshot.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
         let observed = crate::observe::Observed::of(store.disk(), Unit::Stream, conversation.dirs(), base)?;
         for (root, side, dir) in [
             (Root::Store, &observed.store, conversation.dirs().store),
@@ -146,11 +133,7 @@ pub fn problems(store: &crate::store::Store, snapshot: &Snapshot) -> Result<Vec<
                 crate::observe::Flaw::Broken(reason) => What::Broken { root, reason },
             };
             let path = crate::layout::managed(dir, file);
-            problems.push(Problem {
-                id: Some(conversation.id),
-                path,
-                what,
-            });
+            problems.push(Problem { id: Some(conversation.id), path, what });
         }
     }
     Ok(problems)

@@ -46,10 +46,7 @@ impl Writer {
 pub fn expired(snapshot: &Snapshot, now: Timestamp) -> Vec<ConversationId> {
     let tree = snapshot.tree(Partition::Live);
     let over = |id: ConversationId| {
-        let expiry = snapshot
-            .get(id)
-            .and_then(|found| found.meta.as_ref())
-            .and_then(Meta::expires_at);
+        let expiry = snapshot.get(id).and_then(|found| found.meta.as_ref()).and_then(Meta::expires_at);
         expiry.is_some_and(|expiry| expiry <= now)
     };
     let mut kept = BTreeSet::new();

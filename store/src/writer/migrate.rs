@@ -1,12 +1,13 @@
 //! Makes one silo of several, and makes durable what only the workspace has. Can be stopped anywhere and run again: every
 //! step is one rename, and what is read as one before is read as one in between.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::Writer;
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{make_dirs, move_dir, remove_tree};
+use crate::files::{entries, exists, kind, make_dirs, move_dir, remove_tree, unused};
 use crate::id::ConversationId;
 use crate::layout::{ARCHIVE, CONVERSATIONS, ManagedDir, Partition, StoreRoot, TRASH};
 use crate::lock::{Guard, LockDir, Wait};
@@ -52,9 +53,7 @@ impl Writer {
             return Ok(migrated);
         }
         let snapshot = self.store.snapshot()?;
-        let external = snapshot
-            .all()
-            .filter(|conversation| conversation.presence == StoragePresence::WorkspaceOnly);
+        let external = snapshot.all().filter(|conversation| conversation.presence == StoragePresence::WorkspaceOnly);
         for id in external.map(|conversation| conversation.id) {
             match self.lock(id, &Wait::none()).and_then(|guard| self.sync(&guard)) {
                 Ok(()) => migrated.imported.push(id),
@@ -89,11 +88,9 @@ impl Writer {
     /// Moves everything out of a silo. `false` when something in it is in use and it has to stay.
     fn merge_silo(&self, sibling: &StoreRoot, migrated: &mut Migrated) -> Result<bool> {
         let disk = self.store.disk();
-        match disk.stat(&sibling.dir) {
-            Ok(_) => {}
+        if !exists(disk, &sibling.dir)? {
             // Another process has merged it meanwhile.
-            Err(error) if is_absent(&error) => return Ok(true),
-            Err(error) => return Err(error).context("look at", &sibling.dir),
+            return Ok(true);
         }
         for dir in ManagedDir::ALL {
             self.merge_conversations(sibling, dir, migrated)?;
@@ -102,16 +99,13 @@ impl Writer {
         self.merge_mirror(sibling)?;
         self.merge_rest(sibling)?;
         let link = sibling.storage_link();
-        if disk.stat(&link).is_ok_and(|stat| stat.kind == Kind::Link) {
+        if kind(disk, &link)? == Some(Kind::Link) {
             disk.remove_file(&link).context("remove", &link)?;
         }
         remove_empty_dirs(disk, &sibling.dir)?;
-        let gone = disk.stat(&sibling.dir).is_err();
+        let gone = !exists(disk, &sibling.dir)?;
         if !gone {
-            migrated.refused.push(format!(
-                "{}: something in it is in use; it is merged later",
-                sibling.dir.display()
-            ));
+            migrated.refused.push(format!("{}: something in it is in use; it is merged later", sibling.dir.display()));
         }
         Ok(gone)
     }
@@ -119,27 +113,15 @@ impl Writer {
     fn merge_conversations(&self, sibling: &StoreRoot, part: ManagedDir, migrated: &mut Migrated) -> Result<()> {
         let disk = self.store.disk();
         let from = part.beneath(&sibling.conversations());
-        let entries = match disk.list(&from) {
-            Ok(entries) => entries,
-            Err(error) if is_absent(&error) => return Ok(()),
-            Err(error) => return Err(error).context("list", &from),
-        };
-        let locks = LockDir::new(
-            self.store.around.disk.clone(),
-            sibling.locks(),
-            None,
-            sibling.borrowed(),
-        );
+        let entries = entries(disk, &from)?;
+        let locks = LockDir::new(self.store.around.disk.clone(), sibling.locks(), None, sibling.borrowed());
         for entry in entries {
             if [ARCHIVE, TRASH].iter().any(|name| entry.name == *name) {
                 continue;
             }
             let source = from.join(&entry.name);
             let Some(id) = ConversationId::from_dirname(&entry.name).filter(|_| entry.kind == Kind::Dir) else {
-                self.move_beside(
-                    &source,
-                    &part.beneath(&self.store.layout.store.conversations()).join(&entry.name),
-                )?;
+                self.move_beside(&source, &part.beneath(&self.store.layout.store.conversations()).join(&entry.name))?;
                 continue;
             };
             // Whoever works on it holds the lock of the silo it was opened in, or of the store.
@@ -169,14 +151,8 @@ impl Writer {
     ) -> Result<()> {
         let disk = self.store.disk();
         let root = &self.store.layout.store;
-        let target = part
-            .beneath(&root.conversations())
-            .join(source.file_name().unwrap_or_default());
-        let rivals = if part == ManagedDir::Trash {
-            Vec::new()
-        } else {
-            self.places_in_store(id)?
-        };
+        let target = part.beneath(&root.conversations()).join(source.file_name().unwrap_or_default());
+        let rivals = if part == ManagedDir::Trash { Vec::new() } else { self.places_in_store(id)? };
         let Some((rival, others)) = rivals.split_first() else {
             self.move_beside(source, &target)?;
             migrated.moved.push(id);
@@ -203,11 +179,7 @@ impl Writer {
         let mut places = Vec::new();
         for partition in Partition::ALL {
             let dir = self.store.layout.store.partition(partition);
-            let entries = match disk.list(&dir) {
-                Ok(entries) => entries,
-                Err(error) if is_absent(&error) => continue,
-                Err(error) => return Err(error).context("list", &dir),
-            };
+            let entries = entries(disk, &dir)?;
             let named = entries
                 .iter()
                 .filter(|entry| entry.kind == Kind::Dir && ConversationId::from_dirname(&entry.name) == Some(id));
@@ -220,11 +192,7 @@ impl Writer {
     fn merge_sessions(&self, sibling: &StoreRoot) -> Result<()> {
         let disk = self.store.disk();
         let (from, to) = (sibling.sessions(), self.store.layout.store.sessions());
-        let entries = match disk.list(&from) {
-            Ok(entries) => entries,
-            Err(error) if is_absent(&error) => return Ok(()),
-            Err(error) => return Err(error).context("list", &from),
-        };
+        let entries = entries(disk, &from)?;
         let _turn = self.session_lock()?;
         for entry in entries {
             let (source, target) = (from.join(&entry.name), to.join(&entry.name));
@@ -249,7 +217,7 @@ impl Writer {
     fn merge_mirror(&self, sibling: &StoreRoot) -> Result<()> {
         let disk = self.store.disk();
         let file = sibling.tree_file();
-        if disk.stat(&file).is_err() {
+        if !exists(disk, &file)? {
             return Ok(());
         }
         let _turn = self.file_lock(&self.store.layout.store.tree_lock())?;
@@ -264,22 +232,9 @@ impl Writer {
     fn merge_rest(&self, sibling: &StoreRoot) -> Result<()> {
         let disk = self.store.disk();
         let ours = &self.store.layout.store;
-        let locks = LockDir::new(
-            self.store.around.disk.clone(),
-            sibling.locks(),
-            None,
-            sibling.borrowed(),
-        );
+        let locks = LockDir::new(self.store.around.disk.clone(), sibling.locks(), None, sibling.borrowed());
         locks.clear_orphans()?;
-        let passing = [
-            "tmp",
-            "borrowed",
-            "tree.lock",
-            "ids.lock",
-            "sessions.lock",
-            "merge.lock",
-            "last-id",
-        ];
+        let passing = ["tmp", "borrowed", "tree.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
         for name in passing {
             let path = sibling.vfs().join(name);
             remove_tree(disk, &path)?;
@@ -290,15 +245,8 @@ impl Writer {
             (sibling.vfs(), ours.vfs(), &["conflicts"][..]),
             (sibling.conflicts(), ours.conflicts(), &[][..]),
         ] {
-            let entries = match disk.list(&from) {
-                Ok(entries) => entries,
-                Err(error) if is_absent(&error) => continue,
-                Err(error) => return Err(error).context("list", &from),
-            };
-            for entry in entries
-                .iter()
-                .filter(|entry| !except.iter().any(|name| entry.name == *name))
-            {
+            let entries = entries(disk, &from)?;
+            for entry in entries.iter().filter(|entry| !except.iter().any(|name| entry.name == *name)) {
                 self.move_beside(&from.join(&entry.name), &to.join(&entry.name))?;
             }
         }
@@ -308,11 +256,12 @@ impl Writer {
     /// Moves something to where nothing is; what is taken already and differs is kept under `conflicts/`.
     fn move_beside(&self, source: &Path, target: &Path) -> Result<()> {
         let disk = self.store.disk();
-        match disk.stat(target) {
-            Err(error) if is_absent(&error) => move_dir(disk, source, target),
-            Err(error) => Err(error).context("look at", target),
-            Ok(_) if same_tree(disk, source, target)? => remove_tree(disk, source),
-            Ok(_) => self.keep_aside("silo", source, "silo"),
+        if !exists(disk, target)? {
+            move_dir(disk, source, target)
+        } else if same_tree(disk, source, target)? {
+            remove_tree(disk, source)
+        } else {
+            self.keep_aside("silo", source, "silo")
         }
     }
 
@@ -322,15 +271,9 @@ impl Writer {
         let owner = self.store.layout.store.conflicts().join(owner);
         make_dirs(disk, &owner)?;
         let stem = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut target = owner.join(format!("{time}_{label}"));
-        for serial in 2.. {
-            if disk.stat(&target).is_err() {
-                break;
-            }
-            target = owner.join(format!("{time}_{label}-{serial}"));
-        }
+        let target = unused(disk, &owner, OsStr::new(&format!("{time}_{label}")))?;
         // A lone file keeps its name inside the directory that marks the time.
-        if disk.stat(dir).is_ok_and(|stat| stat.kind == Kind::Dir) {
+        if kind(disk, dir)? == Some(Kind::Dir) {
             move_dir(disk, dir, &target)
         } else {
             make_dirs(disk, &target)?;
@@ -345,11 +288,7 @@ fn newest(disk: &dyn crate::disk::Disk, dir: &Path) -> Result<i64> {
     for entry in disk.list(dir).context("list", dir)? {
         let path = dir.join(&entry.name);
         let stat = disk.stat(&path).context("look at", &path)?;
-        newest = newest.max(if entry.kind == Kind::Dir {
-            self::newest(disk, &path)?
-        } else {
-            stat.mtime
-        });
+        newest = newest.max(if entry.kind == Kind::Dir { self::newest(disk, &path)? } else { stat.mtime });
     }
     Ok(newest)
 }

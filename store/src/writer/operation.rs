@@ -1,11 +1,12 @@
 //! One change of the store, from the locks it takes to the ledger it leaves. The snapshot it works on is kept true as it
 //! goes.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::Writer;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{make_dirs, move_dir};
+use crate::files::{exists, make_dirs, move_dir, unused};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::{Entry, Ledger};
@@ -46,21 +47,10 @@ impl Writer {
             Some(_) => Some(self.file_lock(&layout.projection_lock())?),
             None => None,
         };
-        let tree_lock = if structural {
-            Some(self.file_lock(&layout.store.tree_lock())?)
-        } else {
-            None
-        };
+        let tree_lock = if structural { Some(self.file_lock(&layout.store.tree_lock())?) } else { None };
         let snapshot = self.store.snapshot()?.complete()?;
         let ledger = snapshot.ledger.clone();
-        Ok(Operation {
-            writer: self,
-            saved: ledger.clone(),
-            ledger,
-            snapshot,
-            tree_lock,
-            _ledger_lock: ledger_lock,
-        })
+        Ok(Operation { writer: self, saved: ledger.clone(), ledger, snapshot, tree_lock, _ledger_lock: ledger_lock })
     }
 }
 
@@ -116,11 +106,7 @@ impl Operation<'_> {
         }
         let file = self.store().layout.projection_file();
         make_dirs(self.store().disk(), &self.store().layout.worktree_state())?;
-        let bytes = self
-            .ledger
-            .to_bytes()
-            .map_err(std::io::Error::other)
-            .context("encode", &file)?;
+        let bytes = self.ledger.to_bytes().map_err(std::io::Error::other).context("encode", &file)?;
         self.writer.scratch().replace(&file, &bytes)?;
         self.saved = self.ledger.clone();
         Ok(())
@@ -151,10 +137,7 @@ impl Operation<'_> {
     pub(super) fn read_meta(&self, guard: &Guard) -> Result<Meta> {
         let path = self.store_file(guard, ManagedFile::Metadata)?;
         let Some(contents) = read_file(self.store().disk(), &path)? else {
-            return Err(Error::Malformed {
-                path,
-                reason: "the file is missing".to_owned(),
-            });
+            return Err(Error::Malformed { path, reason: "the file is missing".to_owned() });
         };
         let mut meta = Meta::parse(&contents.bytes).map_err(|reason| Error::Invalid { path, reason })?;
         self.snapshot.mirror.heal(guard.id(), &mut meta);
@@ -191,10 +174,7 @@ impl Operation<'_> {
             return Ok(());
         }
         let id = guard.id();
-        Err(Error::Locked {
-            id,
-            holder: self.store().locks().holder(id),
-        })
+        Err(Error::Locked { id, holder: self.store().locks().holder(id) })
     }
 
     /// Changes the mirror, under the tree's lock, starting from what is on disk now.
@@ -218,10 +198,7 @@ impl Operation<'_> {
     /// Refuses a parent that is not there, is put away, or would close a circle.
     pub(super) fn check_parent(&self, id: ConversationId, parent: Option<ConversationId>) -> Result<()> {
         let Some(parent) = parent else { return Ok(()) };
-        let partition = self
-            .snapshot
-            .find(id)
-            .map_or(Partition::Live, |conversation| conversation.partition);
+        let partition = self.snapshot.find(id).map_or(Partition::Live, |conversation| conversation.partition);
         if self.snapshot.find(parent)?.partition != partition {
             return Err(Error::Refused(format!("{parent} is archived; unarchive it first")));
         }
@@ -234,9 +211,7 @@ impl Operation<'_> {
             return Ok(());
         };
         if self.snapshot.tree(conversation.partition).would_cycle(id, parent) {
-            return Err(Error::Refused(format!(
-                "{id} cannot be beneath {parent}, which is {id} itself or beneath it"
-            )));
+            return Err(Error::Refused(format!("{id} cannot be beneath {parent}, which is {id} itself or beneath it")));
         }
         Ok(())
     }
@@ -248,7 +223,7 @@ impl Operation<'_> {
         if from == to {
             return Ok(());
         }
-        if self.store().disk().stat(&to).is_ok() {
+        if exists(self.store().disk(), &to)? {
             // A second directory of the same conversation is in the way. It is kept, not overwritten.
             self.keep_dir(guard.id(), &to, "duplicate")?;
         }
@@ -266,28 +241,19 @@ impl Operation<'_> {
 
     /// Moves a whole directory to where losers are kept.
     pub(super) fn keep_dir(&self, id: ConversationId, dir: &Path, label: &str) -> Result<()> {
-        move_dir(self.store().disk(), dir, &self.kept_name(id, label))
+        move_dir(self.store().disk(), dir, &self.kept_name(id, label)?)
     }
 
     /// A new name among a conversation's kept losers.
-    pub(super) fn kept_name(&self, id: ConversationId, label: &str) -> PathBuf {
+    pub(super) fn kept_name(&self, id: ConversationId, label: &str) -> Result<PathBuf> {
         let time = crate::conflict::dirname(self.store().now());
         let owner = self.store().layout.store.conflicts().join(id.deciseconds().to_string());
-        let mut name = owner.join(format!("{time}_{label}"));
-        for serial in 2.. {
-            if self.store().disk().stat(&name).is_err() {
-                break;
-            }
-            name = owner.join(format!("{time}_{label}-{serial}"));
-        }
-        name
+        unused(self.store().disk(), &owner, OsStr::new(&format!("{time}_{label}")))
     }
 
     /// Whether a conversation is meant to be in this worktree.
     pub(super) fn intent(&self, id: ConversationId) -> Projection {
-        self.snapshot
-            .get(id)
-            .map_or(Projection::LocalOnly, |conversation| conversation.intent)
+        self.snapshot.get(id).map_or(Projection::LocalOnly, |conversation| conversation.intent)
     }
 
     fn follow_meta(&mut self, guard: &Guard, meta: &Meta) -> Result<()> {

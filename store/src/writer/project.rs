@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, gather, make_dirs, move_dir};
+use crate::files::{NewFile, exists, gather, make_dirs, move_dir};
 use crate::id::ConversationId;
 use crate::layout::managed;
 use crate::ledger::Entry;
@@ -21,25 +21,15 @@ impl Operation<'_> {
     /// Brings the workspace's copy in step, moves it where it belongs, and remembers how both sides look.
     pub(super) fn project(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
-        self.project_copy(guard).map_err(|source| Error::Unprojected {
-            id,
-            source: Box::new(source),
-        })
+        self.project_copy(guard).map_err(|source| Error::Unprojected { id, source: Box::new(source) })
     }
 
     /// Takes a conversation's copy, and whatever lies beneath it, out of the workspace. The caller has settled all of it.
     pub(super) fn withdraw(&mut self, id: ConversationId) -> Result<()> {
         let places: Vec<_> = self.snapshot().work_places.get(&id).cloned().unwrap_or_default();
-        let chosen = self
-            .snapshot()
-            .get(id)
-            .and_then(|conversation| conversation.work.clone());
-        for dir in places
-            .into_iter()
-            .map(|place| place.dir)
-            .chain(chosen.map(|place| place.dir))
-        {
-            if self.store().disk().stat(&dir).is_ok()
+        let chosen = self.snapshot().get(id).and_then(|conversation| conversation.work.clone());
+        for dir in places.into_iter().map(|place| place.dir).chain(chosen.map(|place| place.dir)) {
+            if exists(self.store().disk(), &dir)?
                 && let Some(scratch) = self.writer.work_scratch()
             {
                 scratch.discard(&dir)?;
@@ -90,13 +80,7 @@ impl Operation<'_> {
             return Ok(());
         }
         if self.intent(id) == Projection::LocalOnly {
-            self.remember(
-                id,
-                Entry {
-                    intent: Projection::LocalOnly,
-                    base: None,
-                },
-            );
+            self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
             return Ok(());
         }
         let wanted = self.snapshot().work_dir(&self.store().layout, id);
@@ -104,13 +88,7 @@ impl Operation<'_> {
         match (at, wanted) {
             (None, None) => {
                 // Hidden with an ancestor; it comes back with it.
-                self.remember(
-                    id,
-                    Entry {
-                        intent: Projection::Projected,
-                        base: None,
-                    },
-                );
+                self.remember(id, Entry { intent: Projection::Projected, base: None });
                 return Ok(());
             }
             (None, Some(wanted)) => self.copy_out(guard, &wanted)?,
@@ -121,13 +99,7 @@ impl Operation<'_> {
             (Some(_), Some(_) | None) => self.export_units(guard)?,
         }
         let base = self.take_base(guard)?;
-        self.remember(
-            id,
-            Entry {
-                intent: Projection::Projected,
-                base: Some(base),
-            },
-        );
+        self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });
         Ok(())
     }
 
@@ -141,9 +113,7 @@ impl Operation<'_> {
             let contents = read_file(disk, &managed(&store, file))?;
             files.extend(contents.map(|contents| NewFile::bytes(file.name(), contents.bytes)));
         }
-        let others = unmanaged(disk, &store)?
-            .into_iter()
-            .filter(|path| path != Path::new(NOT_EXPORTED));
+        let others = unmanaged(disk, &store)?.into_iter().filter(|path| path != Path::new(NOT_EXPORTED));
         files.extend(gather(disk, &store, others)?);
         if let Some(parent) = target.parent() {
             make_dirs(disk, parent)?;
@@ -166,7 +136,7 @@ impl Operation<'_> {
     }
 
     fn move_in_work(&mut self, id: ConversationId, from: &Path, to: &Path) -> Result<()> {
-        if self.store().disk().stat(to).is_ok() {
+        if exists(self.store().disk(), to)? {
             self.drop_second_copy(id, to)?;
         }
         move_dir(self.store().disk(), from, to)?;
@@ -194,7 +164,7 @@ impl Operation<'_> {
                 let path = managed(&work, file);
                 match store.file(file) {
                     Some(contents) => scratch.replace(&path, &contents.bytes).map(drop)?,
-                    None if self.store().disk().stat(&path).is_ok() => {
+                    None if exists(self.store().disk(), &path)? => {
                         self.store().disk().remove_file(&path).context("remove", &path)?;
                     }
                     None => {}
@@ -252,7 +222,7 @@ impl Operation<'_> {
             }
         }
         let children = crate::layout::children_dir(&work.dir);
-        if disk.stat(&children).is_ok() || !unmanaged(disk, &work.dir)?.is_empty() {
+        if exists(disk, &children)? || !unmanaged(disk, &work.dir)?.is_empty() {
             return Ok(());
         }
         self.withdraw(id)?;
@@ -265,7 +235,7 @@ impl Operation<'_> {
     fn drop_second_copy(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
         let disk = self.store().disk();
         let conversation = self.snapshot().find(id)?;
-        let mut same = unmanaged(disk, dir)?.is_empty() && disk.stat(&crate::layout::children_dir(dir)).is_err();
+        let mut same = unmanaged(disk, dir)?.is_empty() && !exists(disk, &crate::layout::children_dir(dir))?;
         for file in ManagedFile::ALL {
             let there = read_file(disk, &managed(dir, file))?.map(|contents| contents.bytes);
             let known = match conversation.dirs().store {
@@ -276,7 +246,7 @@ impl Operation<'_> {
         }
         if !same {
             let children = crate::layout::children_dir(dir);
-            if disk.stat(&children).is_ok() {
+            if exists(disk, &children)? {
                 // Other conversations lie beneath it; it stays until they have moved.
                 return Ok(());
             }
@@ -292,10 +262,14 @@ impl Operation<'_> {
     /// Copies a directory of the workspace to the kept losers and takes it out. The two may be on different filesystems.
     fn keep_work_dir(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
         let disk = self.store().disk();
-        let managed_files = ManagedFile::ALL.iter().map(|file| PathBuf::from(file.name()));
-        let there = managed_files.filter(|path| disk.stat(&dir.join(path)).is_ok());
-        let files = gather(disk, dir, there.chain(unmanaged(disk, dir)?))?;
-        let target = self.kept_name(id, "duplicate-workspace");
+        let mut there = unmanaged(disk, dir)?;
+        for file in ManagedFile::ALL {
+            if exists(disk, &managed(dir, file))? {
+                there.push(file.name().into());
+            }
+        }
+        let files = gather(disk, dir, there)?;
+        let target = self.kept_name(id, "duplicate-workspace")?;
         if let Some(parent) = target.parent() {
             make_dirs(disk, parent)?;
         }
@@ -309,12 +283,7 @@ impl Operation<'_> {
     /// Removes the children's directory that something was moved out of, once nothing is left in it.
     fn remove_if_empty(&self, moved: &Path) {
         let Some(parent) = moved.parent() else { return };
-        let is_children_dir = self
-            .store()
-            .layout
-            .work
-            .as_ref()
-            .is_some_and(|work| parent != work.conversations);
+        let is_children_dir = self.store().layout.work.as_ref().is_some_and(|work| parent != work.conversations);
         if is_children_dir {
             // Not empty is the usual answer.
             let _ = self.store().disk().remove_dir(parent);

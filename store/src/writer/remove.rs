@@ -7,6 +7,7 @@ use super::operation::Operation;
 use super::toggle::hidden_with;
 use super::{Guards, Writer};
 use crate::error::{Error, Result};
+use crate::files::exists;
 use crate::id::ConversationId;
 use crate::lock::Wait;
 use crate::meta::Parent;
@@ -86,10 +87,7 @@ impl Operation<'_> {
             .collect();
         let trapped = self.snapshot().all().find(|other| {
             !doomed.contains(&other.id)
-                && other
-                    .work
-                    .as_ref()
-                    .is_some_and(|place| dirs.iter().any(|dir| place.dir.starts_with(dir)))
+                && other.work.as_ref().is_some_and(|place| dirs.iter().any(|dir| place.dir.starts_with(dir)))
         });
         match trapped {
             Some(other) => Err(Error::Refused(format!(
@@ -104,24 +102,13 @@ impl Operation<'_> {
 
     fn destroy(&mut self, id: ConversationId) -> Result<()> {
         self.withdraw(id)?;
-        let mut dirs: Vec<_> = self
-            .snapshot()
-            .store_places
-            .get(&id)
-            .into_iter()
-            .flatten()
-            .map(|place| place.dir.clone())
-            .collect();
-        dirs.extend(
-            self.snapshot()
-                .get(id)
-                .and_then(|found| found.store.as_ref())
-                .map(|place| place.dir.clone()),
-        );
+        let mut dirs: Vec<_> =
+            self.snapshot().store_places.get(&id).into_iter().flatten().map(|place| place.dir.clone()).collect();
+        dirs.extend(self.snapshot().get(id).and_then(|found| found.store.as_ref()).map(|place| place.dir.clone()));
         dirs.sort();
         dirs.dedup();
         for dir in dirs {
-            if self.store().disk().stat(&dir).is_ok() {
+            if exists(self.store().disk(), &dir)? {
                 self.writer.scratch().discard(&dir)?;
             }
         }
@@ -146,10 +133,9 @@ fn affected(snapshot: &Snapshot, id: ConversationId, strategy: Strategy) -> Resu
     let tree = snapshot.tree(snapshot.find(id)?.partition);
     match strategy {
         Strategy::Cascade => hidden_with(snapshot, id),
-        Strategy::Promote => Ok(hidden_beneath(snapshot, id)
-            .into_iter()
-            .chain(tree.children(id).iter().copied())
-            .collect()),
+        Strategy::Promote => {
+            Ok(hidden_beneath(snapshot, id).into_iter().chain(tree.children(id).iter().copied()).collect())
+        }
         Strategy::Refuse => Ok(hidden_beneath(snapshot, id)),
     }
 }
@@ -158,12 +144,6 @@ fn affected(snapshot: &Snapshot, id: ConversationId, strategy: Strategy) -> Resu
 fn hidden_beneath(snapshot: &Snapshot, id: ConversationId) -> BTreeSet<ConversationId> {
     let mut ids = BTreeSet::from([id]);
     let inside = |places: &Vec<crate::scan::Place>| places.iter().any(|place| place.beneath == Some(id));
-    ids.extend(
-        snapshot
-            .work_places
-            .iter()
-            .filter(|(_, places)| inside(places))
-            .map(|(&id, _)| id),
-    );
+    ids.extend(snapshot.work_places.iter().filter(|(_, places)| inside(places)).map(|(&id, _)| id));
     ids
 }

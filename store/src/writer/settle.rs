@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::operation::Operation;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewContent, NewFile, gather, make_dirs};
+use crate::files::{NewContent, NewFile, exists, gather, make_dirs};
 use crate::layout::managed;
 use crate::ledger::Entry;
 use crate::lock::Guard;
@@ -40,22 +40,22 @@ impl Operation<'_> {
         let mut differing = Vec::new();
         for file in gather(disk, &work, unmanaged(disk, &work)?)? {
             let target = store.join(&file.path);
-            match (&file.content, disk.stat(&target)) {
-                (NewContent::Dir, Ok(_)) => {}
-                (NewContent::Dir, Err(_)) => make_dirs(disk, &target)?,
-                (NewContent::Link(to), Err(_)) => disk.symlink(to, &target).context("link", &target)?,
-                (NewContent::Link(to), Ok(_)) => {
+            match (&file.content, exists(disk, &target)?) {
+                (NewContent::Dir, true) => {}
+                (NewContent::Dir, false) => make_dirs(disk, &target)?,
+                (NewContent::Link(to), false) => disk.symlink(to, &target).context("link", &target)?,
+                (NewContent::Link(to), true) => {
                     if disk.read_link(&target).ok().as_ref() != Some(to) {
                         differing.push(file.clone());
                     }
                 }
-                (NewContent::File { bytes, .. }, Err(_)) => {
+                (NewContent::File { bytes, .. }, false) => {
                     if let Some(parent) = target.parent() {
                         make_dirs(disk, parent)?;
                     }
                     self.writer.scratch().replace(&target, bytes)?;
                 }
-                (NewContent::File { bytes, .. }, Ok(_)) => {
+                (NewContent::File { bytes, .. }, true) => {
                     if read_file(disk, &target)?.is_none_or(|contents| contents.bytes != *bytes) {
                         differing.push(file.clone());
                     }
@@ -68,36 +68,19 @@ impl Operation<'_> {
         // The store's stays; the workspace's is kept beside it, with the directories it lies in.
         let mut parents = BTreeSet::new();
         for file in &differing {
-            parents.extend(
-                file.path
-                    .ancestors()
-                    .skip(1)
-                    .filter(|dir| !dir.as_os_str().is_empty())
-                    .map(Path::to_owned),
-            );
+            parents.extend(file.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()).map(Path::to_owned));
         }
         let named: BTreeSet<_> = differing.iter().map(|file| file.path.clone()).collect();
         let dirs = parents.into_iter().filter(|dir| !named.contains(dir));
-        let mut files: Vec<_> = dirs
-            .map(|path| NewFile {
-                path,
-                content: NewContent::Dir,
-            })
-            .chain(differing)
-            .collect();
+        let mut files: Vec<_> = dirs.map(|path| NewFile { path, content: NewContent::Dir }).chain(differing).collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         self.keep(guard, "files-workspace", &files)
     }
 
     fn settle_unit(&mut self, guard: &Guard, unit: Unit) -> Result<()> {
         let id = guard.id();
-        let observed = self
-            .snapshot()
-            .find(id)?
-            .observe(self.store().disk(), unit, self.ledger())?;
-        let Observed {
-            store, work, action, ..
-        } = observed;
+        let observed = self.snapshot().find(id)?.observe(self.store().disk(), unit, self.ledger())?;
+        let Observed { store, work, action, .. } = observed;
         match (action, store, work) {
             (Action::Import, _, Some(work)) => self.bring_in(guard, unit, &work),
             (Action::Restore | Action::Conflict { winner: Root::Work }, store, Some(work)) => {
@@ -112,13 +95,7 @@ impl Operation<'_> {
                 self.decide_for_other(guard, unit, &work)
             }
             (Action::Unproject, ..) => {
-                self.remember(
-                    id,
-                    Entry {
-                        intent: Projection::LocalOnly,
-                        base: None,
-                    },
-                );
+                self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
                 self.update(id, |conversation| conversation.intent = Projection::LocalOnly);
                 Ok(())
             }
@@ -141,19 +118,9 @@ impl Operation<'_> {
         let id = guard.id();
         let mut base = self.ledger().get(id).and_then(|entry| entry.base).unwrap_or_default();
         for (&file, digest) in unit.files().iter().zip(loser.digests()) {
-            *base.file_mut(file) = FileBase {
-                digest,
-                store: None,
-                work: None,
-            };
+            *base.file_mut(file) = FileBase { digest, store: None, work: None };
         }
-        self.remember(
-            id,
-            Entry {
-                intent: Projection::Projected,
-                base: Some(base),
-            },
-        );
+        self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });
         self.save_ledger()
     }
 
@@ -169,7 +136,7 @@ impl Operation<'_> {
                 Some(contents) => self.put(guard, file, &contents.bytes)?,
                 None => {
                     let path = self.store_file(guard, file)?;
-                    if self.store().disk().stat(&path).is_ok() {
+                    if exists(self.store().disk(), &path)? {
                         self.store().disk().remove_file(&path).context("remove", &path)?;
                     }
                 }
@@ -188,7 +155,7 @@ impl Operation<'_> {
     }
 
     fn keep(&self, guard: &Guard, label: &str, files: &[NewFile]) -> Result<()> {
-        let target = self.kept_name(guard.id(), label);
+        let target = self.kept_name(guard.id(), label)?;
         if let Some(parent) = target.parent() {
             make_dirs(self.store().disk(), parent)?;
         }
@@ -207,27 +174,17 @@ impl Operation<'_> {
             let first = unit.files()[unit.files().len() - 1];
             let Some(bytes) = found else {
                 let path = managed(&work.dir, first);
-                return Err(Error::Malformed {
-                    path,
-                    reason: "the file is missing".to_owned(),
-                });
+                return Err(Error::Malformed { path, reason: "the file is missing".to_owned() });
             };
             if let Some((file, flaw)) = bytes.problem() {
                 let path = managed(&work.dir, file);
                 return Err(match flaw {
-                    Flaw::Missing => Error::Malformed {
-                        path,
-                        reason: "the file is missing".to_owned(),
-                    },
+                    Flaw::Missing => Error::Malformed { path, reason: "the file is missing".to_owned() },
                     Flaw::Broken(reason) => Error::Invalid { path, reason },
                 });
             }
             for &file in unit.files() {
-                files.extend(
-                    bytes
-                        .file(file)
-                        .map(|contents| NewFile::bytes(file.name(), contents.bytes.clone())),
-                );
+                files.extend(bytes.file(file).map(|contents| NewFile::bytes(file.name(), contents.bytes.clone())));
             }
         }
         files.extend(gather(disk, &work.dir, unmanaged(disk, &work.dir)?)?);
@@ -247,12 +204,7 @@ impl Operation<'_> {
         self.writer.scratch().place(&target, &files)?;
         self.update(id, |conversation| {
             conversation.presence = StoragePresence::Projected;
-            conversation.store = Some(Place {
-                dir: target,
-                name: name.into(),
-                partition,
-                beneath: None,
-            });
+            conversation.store = Some(Place { dir: target, name: name.into(), partition, beneath: None });
         });
         Ok(())
     }

@@ -24,11 +24,7 @@ impl Writer {
     pub fn tidy(&self) -> Result<Tidied> {
         let locks = self.store.locks().clear_orphans()?;
         let Cleaned { deleted, failed, .. } = self.clean_sessions()?;
-        Ok(Tidied {
-            locks,
-            sessions: deleted,
-            failed,
-        })
+        Ok(Tidied { locks, sessions: deleted, failed })
     }
 
     /// Removes stale session files and forgets conversations that are gone in the others.

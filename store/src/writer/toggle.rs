@@ -26,9 +26,7 @@ impl Writer {
     /// whole subtree.
     pub fn toggle(&self, id: ConversationId, projection: Projection, wait: &Wait<'_>) -> Result<Toggled> {
         if self.store.layout.is_single_root() {
-            return Err(Error::Refused(
-                "there is no user-local storage, so nothing can be local".to_owned(),
-            ));
+            return Err(Error::Refused("there is no user-local storage, so nothing can be local".to_owned()));
         }
         match projection {
             Projection::LocalOnly => self.hide(id, wait),
@@ -47,17 +45,10 @@ impl Writer {
         let shown = |snapshot: &Snapshot, id| snapshot.get(id).is_some_and(|found| found.work.is_some());
         let changed = shown(op.snapshot(), id);
         let tree = op.snapshot().tree(op.snapshot().find(id)?.partition);
-        let descendants: Vec<_> = tree
-            .descendants(id)
-            .into_iter()
-            .filter(|&below| shown(op.snapshot(), below))
-            .collect();
+        let descendants: Vec<_> =
+            tree.descendants(id).into_iter().filter(|&below| shown(op.snapshot(), below)).collect();
         for &other in guards.keys() {
-            let intent = if other == id {
-                Projection::LocalOnly
-            } else {
-                op.intent(other)
-            };
+            let intent = if other == id { Projection::LocalOnly } else { op.intent(other) };
             op.remember(other, Entry { intent, base: None });
         }
         op.save_ledger()?;
@@ -72,11 +63,7 @@ impl Writer {
             op.withdraw(below)?;
         }
         op.finish()?;
-        Ok(Toggled {
-            changed,
-            ancestors: Vec::new(),
-            descendants,
-        })
+        Ok(Toggled { changed, ancestors: Vec::new(), descendants })
     }
 
     fn show(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Toggled> {
@@ -103,13 +90,7 @@ impl Writer {
             op.settle(guard)?;
             op.update(each, |conversation| conversation.intent = Projection::Projected);
             if !was_shown {
-                op.remember(
-                    each,
-                    Entry {
-                        intent: Projection::Projected,
-                        base: None,
-                    },
-                );
+                op.remember(each, Entry { intent: Projection::Projected, base: None });
             }
             op.project(guard)?;
             let now_shown = op.snapshot().get(each).is_some_and(|found| found.work.is_some());
@@ -130,17 +111,12 @@ impl Writer {
 pub(super) fn hidden_with(snapshot: &Snapshot, id: ConversationId) -> Result<BTreeSet<ConversationId>> {
     let tree = snapshot.tree(snapshot.find(id)?.partition);
     let mut ids: BTreeSet<_> = tree.descendants(id).into_iter().chain([id]).collect();
-    let dirs: Vec<_> = ids
+    let dirs: Vec<_> =
+        ids.iter().filter_map(|&id| snapshot.work_places.get(&id)).flatten().map(|place| place.dir.clone()).collect();
+    let beneath = snapshot
+        .work_places
         .iter()
-        .filter_map(|&id| snapshot.work_places.get(&id))
-        .flatten()
-        .map(|place| place.dir.clone())
-        .collect();
-    let beneath = snapshot.work_places.iter().filter(|(_, places)| {
-        places
-            .iter()
-            .any(|place| dirs.iter().any(|dir| place.dir.starts_with(dir)))
-    });
+        .filter(|(_, places)| places.iter().any(|place| dirs.iter().any(|dir| place.dir.starts_with(dir))));
     ids.extend(beneath.map(|(&id, _)| id));
     Ok(ids)
 }

@@ -71,12 +71,7 @@ impl Options {
         while let Some(name) = args.next() {
             let name = name.to_string_lossy();
             let value = args.next().ok_or_else(|| format!("{name} wants a value\n{USAGE}"))?;
-            let number = || {
-                value
-                    .to_string_lossy()
-                    .parse::<usize>()
-                    .map_err(|err| format!("{name}: {err}"))
-            };
+            let number = || value.to_string_lossy().parse::<usize>().map_err(|err| format!("{name}: {err}"));
             match &*name {
                 "--size" => options.size = number()?.max(1),
                 "--rounds" => options.rounds = number()?.max(5),
@@ -118,21 +113,11 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     let env = options.dir.as_deref().map_or_else(TestEnv::new, TestEnv::below);
     let work = env.init_workspace("bench", "bench");
-    say(&format!(
-        "making {} conversations in {}\n",
-        options.size,
-        env.root().display()
-    ))?;
-    Bulk::new(options.size)
-        .events_size(options.events_size)
-        .layout(options.layout)
-        .write(&work)?;
+    say(&format!("making {} conversations in {}\n", options.size, env.root().display()))?;
+    Bulk::new(options.size).events_size(options.events_size).layout(options.layout).write(&work)?;
 
     let mut jobs = jobs(&work)?;
-    say(&format!(
-        "measuring {} rounds after one that warms the caches\n",
-        options.rounds
-    ))?;
+    say(&format!("measuring {} rounds after one that warms the caches\n", options.rounds))?;
     let mut random = Random::new(1);
     for round in 0..=options.rounds {
         // What runs after what matters, so no job always has the same one before it.
@@ -162,12 +147,7 @@ fn jobs(work: &Workspace) -> io::Result<Vec<Job>> {
         command
     };
     let mut find = program(Path::new("sh"));
-    find.args([
-        "-c",
-        "find \"$1\" -name metadata.json -print0 | xargs -0 cat > /dev/null",
-        "sh",
-    ])
-    .arg(&store);
+    find.args(["-c", "find \"$1\" -name metadata.json -print0 | xargs -0 cat > /dev/null", "sh"]).arg(&store);
     let mut bare = program(&std::env::current_exe()?);
     bare.arg(READER).arg(&store);
     let all = [
@@ -177,25 +157,13 @@ fn jobs(work: &Workspace) -> io::Result<Vec<Job>> {
         ("jp c ls --tree", jp(&["c", "ls", "--tree"])),
         ("jp c ls --json", jp(&["c", "ls", "--json"])),
     ];
-    Ok(all
-        .map(|(name, command)| Job {
-            name,
-            command,
-            millis: Vec::new(),
-        })
-        .into())
+    Ok(all.map(|(name, command)| Job { name, command, millis: Vec::new() }).into())
 }
 
 fn measure(job: &mut Job) -> Result<f64, Box<dyn Error>> {
-    job.command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::inherit());
+    job.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
     let start = Instant::now();
-    let status = job
-        .command
-        .status()
-        .map_err(|err| format!("cannot run {}: {err}", job.name))?;
+    let status = job.command.status().map_err(|err| format!("cannot run {}: {err}", job.name))?;
     let millis = start.elapsed().as_secs_f64() * 1_000.0;
     if !status.success() {
         return Err(format!("{}: {status}", job.name).into());
@@ -238,10 +206,8 @@ fn results(options: &Options, jobs: &mut [Job]) -> Value {
 }
 
 fn table(results: &Value, earlier: Option<&Value>) -> String {
-    let mut text = format!(
-        "\n{:<18} {:>10} {:>10} {:>10} {:>8} {:>8}",
-        "", "median ms", "least", "most", "÷ find", "÷ bare",
-    );
+    let mut text =
+        format!("\n{:<18} {:>10} {:>10} {:>10} {:>8} {:>8}", "", "median ms", "least", "most", "÷ find", "÷ bare",);
     if earlier.is_some() {
         text.push_str(&format!(" {:>10} {:>10}", "÷ bare was", "change"));
     }
@@ -271,10 +237,7 @@ fn table(results: &Value, earlier: Option<&Value>) -> String {
     if let Some(earlier) = earlier {
         for key in ["size", "events_size", "layout"] {
             if earlier[key] != results[key] {
-                text.push_str(&format!(
-                    "not the same {key}: {} then, {} now\n",
-                    earlier[key], results[key]
-                ));
+                text.push_str(&format!("not the same {key}: {} then, {} now\n", earlier[key], results[key]));
             }
         }
     }

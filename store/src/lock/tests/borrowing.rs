@@ -51,13 +51,7 @@ fn children_pass_and_siblings_wait() {
     assert_eq!(grandchild.path(), ground.borrowed().join("jp-c1.2.lock"));
     assert_locked(ground.take(30), Some(30));
 
-    let listed: Vec<_> = ground
-        .locks()
-        .list()
-        .unwrap()
-        .into_iter()
-        .map(|it| (it.level, it.holder, it.state))
-        .collect();
+    let listed: Vec<_> = ground.locks().list().unwrap().into_iter().map(|it| (it.level, it.holder, it.state)).collect();
     let held = |level, me| (level, Some(pid(me)), State::Held);
     assert_eq!(listed, [held(0, 10), held(1, 20), held(2, 30)]);
 
@@ -103,9 +97,7 @@ fn a_lender_that_leaves_meanwhile_lends_nothing() {
             *stranger.lock().unwrap() = Some(plain.try_acquire(id(1), &pid(99)).unwrap());
         }
     });
-    let child = ground
-        .locks_on(Arc::new(hook))
-        .with_processes(Arc::new(Table::default()), 20);
+    let child = ground.locks_on(Arc::new(hook)).with_processes(Arc::new(Table::default()), 20);
     assert_locked(child.try_acquire(id(1), &pid(20)), Some(99));
     assert!(seen.lock().unwrap().as_ref().unwrap().is_current());
     assert_eq!(fs::read_dir(ground.borrowed()).unwrap().count(), 0);
@@ -157,10 +149,7 @@ fn only_relatives_hold_together() {
             scope.spawn(move || {
                 let lends = |a, b| lets_through(&Table::default(), a, b, b);
                 for _ in 0..60 {
-                    let wait = Wait {
-                        timeout: LONG,
-                        ..Wait::none()
-                    };
+                    let wait = Wait { timeout: LONG, ..Wait::none() };
                     let guard = locks.acquire(id(1), &pid(me), &wait).unwrap();
                     {
                         let mut holders = holders.lock().unwrap();

@@ -20,20 +20,13 @@ impl Hook {
             then();
             Ok(file)
         };
-        Self {
-            open: Box::new(open),
-            ..Self::default()
-        }
+        Self { open: Box::new(open), ..Self::default() }
     }
 }
 
 impl Default for Hook {
     fn default() -> Self {
-        Self {
-            open: Box::new(Ok),
-            stat: Box::new(|| ()),
-            create_dir: Box::new(|| Ok(())),
-        }
+        Self { open: Box::new(Ok), stat: Box::new(|| ()), create_dir: Box::new(|| Ok(())) }
     }
 }
 

@@ -116,11 +116,7 @@ fn a_waiter_outlives_a_killed_holder() {
     assert_eq!(peer.answer(), HELD);
     let peer = Mutex::new(Some(peer));
     let on_wait = |_: &Option<Holder>| peer.lock().unwrap().take().unwrap().kill();
-    let wait = Wait {
-        timeout: LONG,
-        on_wait: &on_wait,
-        cancelled: &|| false,
-    };
+    let wait = Wait { timeout: LONG, on_wait: &on_wait, cancelled: &|| false };
     assert!(ground.locks().acquire(id(1), &pid(1), &wait).unwrap().is_current());
 }
 
@@ -161,10 +157,7 @@ fn other_programs_that_flock() {
         peer.finish();
         // And the other way round: they find ours held.
         let guard = locks.try_acquire(id(1), &pid(1)).unwrap();
-        let refused = Command::new("flock")
-            .args(["-n", path.to_str().unwrap(), "true"])
-            .status()
-            .unwrap();
+        let refused = Command::new("flock").args(["-n", path.to_str().unwrap(), "true"]).status().unwrap();
         assert_eq!(refused.code(), Some(1));
         drop(guard);
     };

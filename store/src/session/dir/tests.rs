@@ -10,17 +10,11 @@ use crate::disk::RealDisk;
 use crate::time;
 
 fn getsid(value: &str) -> Session {
-    Session {
-        source: Source::Getsid,
-        value: value.to_owned(),
-    }
+    Session { source: Source::Getsid, value: value.to_owned() }
 }
 
 fn env(value: &str) -> Session {
-    Session {
-        source: Source::Env("JP_SESSION".to_owned()),
-        value: value.to_owned(),
-    }
+    Session { source: Source::Env("JP_SESSION".to_owned()), value: value.to_owned() }
 }
 
 fn id(number: u64) -> ConversationId {
@@ -62,9 +56,7 @@ impl Ground {
 
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.sessions.dir).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|it| it.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -84,10 +76,7 @@ fn saved_and_loaded() {
     assert_eq!(fs::read_dir(ground.dir.path()).unwrap().count(), 0);
     let saved = mapping(env("a"), &[2, 1]);
     ground.sessions.save(&saved, &write).unwrap();
-    assert_eq!(
-        ground.sessions.load(&env("a")).unwrap().map(|it| ids(&it)),
-        Some(vec![2, 1])
-    );
+    assert_eq!(ground.sessions.load(&env("a")).unwrap().map(|it| ids(&it)), Some(vec![2, 1]));
     assert_eq!(ground.sessions.load(&env("b")).unwrap(), None);
     assert_eq!(ground.names(), [format!("{}.json", env("a").key())]);
 }
@@ -106,14 +95,8 @@ fn another_sessions_file_is_none() {
 fn a_legacy_file_is_found() {
     let ground = Ground::new();
     ground.put("12057.json", &legacy(&[5]));
-    assert_eq!(
-        ground.sessions.load(&getsid("12057")).unwrap().map(|it| ids(&it)),
-        Some(vec![5])
-    );
-    let other = Session {
-        source: Source::Hwnd,
-        ..getsid("12057")
-    };
+    assert_eq!(ground.sessions.load(&getsid("12057")).unwrap().map(|it| ids(&it)), Some(vec![5]));
+    let other = Session { source: Source::Hwnd, ..getsid("12057") };
     assert_eq!(ground.sessions.load(&other).unwrap(), None);
     fs::write(ground.dir.path().join("up.json"), legacy(&[5])).unwrap();
     let long = "x".repeat(300);
@@ -128,10 +111,7 @@ fn staleness() {
     let variable = Source::Env("A".to_owned());
     let check = |source: &Source, alive, on_disk, locked, expected| {
         let got = stale(source, alive, on_disk, locked);
-        assert_eq!(
-            got, expected,
-            "{source:?} alive {alive:?} on disk {on_disk} locked {locked}"
-        );
+        assert_eq!(got, expected, "{source:?} alive {alive:?} on disk {on_disk} locked {locked}");
     };
     for source in &process {
         check(source, Some(true), false, false, false);
@@ -188,13 +168,7 @@ fn cleaning() {
     let migrated = at(&getsid("legacy"));
     assert_eq!(cleaned.deleted, [at(&env("gone")), at(&getsid("2"))]);
     assert_eq!(cleaned.pruned, [(at(&getsid("1")), 1), (migrated.clone(), 1)]);
-    assert_eq!(
-        cleaned.migrated,
-        [
-            (named("both.json"), at(&getsid("both"))),
-            (named("legacy.json"), migrated)
-        ]
-    );
+    assert_eq!(cleaned.migrated, [(named("both.json"), at(&getsid("both"))), (named("legacy.json"), migrated)]);
     assert_eq!(cleaned.failed.len(), 1);
     assert_eq!(cleaned.failed[0].0, named("broken.json"));
     let loaded = |session| ground.sessions.load(&session).unwrap().map(|it| ids(&it));
@@ -205,20 +179,10 @@ fn cleaning() {
     let kept = format!("{}.json", env("kept").key());
     assert_eq!(
         ground.names(),
-        [
-            "broken.json",
-            &kept,
-            "getsid-1.json",
-            "getsid-both.json",
-            "getsid-legacy.json",
-            "notes.txt"
-        ]
+        ["broken.json", &kept, "getsid-1.json", "getsid-both.json", "getsid-legacy.json", "notes.txt"]
     );
 
-    let again = ground
-        .sessions
-        .clean(&world(), &|_, _| panic!("nothing is left to write"))
-        .unwrap();
+    let again = ground.sessions.clean(&world(), &|_, _| panic!("nothing is left to write")).unwrap();
     assert!(again.deleted.is_empty() && again.pruned.is_empty() && again.migrated.is_empty());
 }
 
@@ -234,10 +198,7 @@ fn a_file_that_changes_meanwhile_is_left() {
         }
         false
     };
-    let world = World {
-        locked: &locked,
-        ..world()
-    };
+    let world = World { locked: &locked, ..world() };
     let cleaned = ground.sessions.clean(&world, &write).unwrap();
     assert!(cleaned.deleted.is_empty() && path.exists());
 }
@@ -260,11 +221,7 @@ fn a_legacy_file_stays_where_its_new_name_is_taken() {
     let cleaned = ground.sessions.clean(&world(), &write).unwrap();
     assert_eq!((cleaned.migrated.len(), cleaned.failed.len()), (0, 1));
     ground.sessions.save(&mapping(getsid("1"), &[10]), &write).unwrap();
-    fs::rename(
-        ground.sessions.path(&getsid("1")),
-        ground.sessions.path(&getsid("legacy")),
-    )
-    .unwrap();
+    fs::rename(ground.sessions.path(&getsid("1")), ground.sessions.path(&getsid("legacy"))).unwrap();
     let cleaned = ground.sessions.clean(&world(), &write).unwrap();
     assert_eq!((cleaned.migrated.len(), cleaned.failed.len()), (0, 0));
     assert_eq!(ground.names(), ["getsid-legacy.json", "legacy.json"]);

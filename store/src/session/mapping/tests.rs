@@ -30,10 +30,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn pane() -> Session {
-    Session {
-        source: Source::Env("TMUX_PANE".to_owned()),
-        value: "%3".to_owned(),
-    }
+    Session { source: Source::Env("TMUX_PANE".to_owned()), value: "%3".to_owned() }
 }
 
 fn parse(text: &str) -> Result<Mapping> {
@@ -59,10 +56,7 @@ fn the_file_is_the_real_tools() {
     assert_eq!(ids, [id(17528862001), id(17528832001)]);
     assert_eq!(read.history()[1].activated_at(), at("2026-08-20T13:58:42.568Z"));
 
-    let getsid = Session {
-        source: Source::Getsid,
-        value: "7".to_owned(),
-    };
+    let getsid = Session { source: Source::Getsid, value: "7".to_owned() };
     let expected = "{\n  \"history\": [],\n  \"id\": \"7\",\n  \"source\": {\n    \"type\": \"getsid\"\n  }\n}\n";
     assert_text(&Mapping::new(getsid), expected);
 }
@@ -70,22 +64,11 @@ fn the_file_is_the_real_tools() {
 #[test]
 fn going_back_moves_to_the_front() {
     let mut mapping = Mapping::new(pane());
-    for (number, when) in [
-        (1, "2026-01-01T00:00:00Z"),
-        (2, "2026-01-02T00:00:00Z"),
-        (1, "2026-01-03T00:00:00Z"),
-    ] {
+    for (number, when) in [(1, "2026-01-01T00:00:00Z"), (2, "2026-01-02T00:00:00Z"), (1, "2026-01-03T00:00:00Z")] {
         mapping.activate(id(number), at(when));
     }
-    let history: Vec<_> = mapping
-        .history()
-        .iter()
-        .map(|it| (it.id(), it.activated_at()))
-        .collect();
-    assert_eq!(
-        history,
-        [(id(1), at("2026-01-03T00:00:00Z")), (id(2), at("2026-01-02T00:00:00Z"))]
-    );
+    let history: Vec<_> = mapping.history().iter().map(|it| (it.id(), it.activated_at())).collect();
+    assert_eq!(history, [(id(1), at("2026-01-03T00:00:00Z")), (id(2), at("2026-01-02T00:00:00Z"))]);
     assert_eq!(mapping.prune(&|it| it == id(2)), 1);
     assert_eq!(mapping.history().len(), 1);
 }
@@ -122,10 +105,7 @@ fn unknown_keys_stay_where_they_are() {
 fn a_legacy_file_is_named_for_its_session() {
     let legacy = parse(r#"{"history":[],"source":{"type":"getsid"},"more":1}"#).unwrap();
     assert!(legacy.is_legacy());
-    assert!(legacy.matches(&Session {
-        source: Source::Getsid,
-        value: "12057".to_owned()
-    }));
+    assert!(legacy.matches(&Session { source: Source::Getsid, value: "12057".to_owned() }));
     assert_text(
         &legacy,
         "{\n  \"history\": [],\n  \"id\": \"12057\",\n  \"source\": {\n    \"type\": \"getsid\"\n  },\n  \"more\": 1\n}\n",
@@ -136,27 +116,15 @@ fn a_legacy_file_is_named_for_its_session() {
 fn what_is_refused() {
     let check = |text: &str, expected: &str| {
         let error = parse(text).unwrap_err().to_string();
-        assert!(
-            error.starts_with("sessions/12057.json: ") && error.contains(expected),
-            "{error}"
-        );
+        assert!(error.starts_with("sessions/12057.json: ") && error.contains(expected), "{error}");
     };
     check("", "");
     check("[]", "");
     check("{}", "history");
     check(r#"{"history":{},"id":"x","source":{"type":"getsid"}}"#, "history");
-    check(
-        r#"{"history":[{"id":1}],"id":"x","source":{"type":"getsid"}}"#,
-        "history",
-    );
-    check(
-        r#"{"history":[{"id":1,"activated_at":"soon"}],"id":"x","source":{"type":"getsid"}}"#,
-        "history",
-    );
-    check(
-        r#"{"history":[{"id":-1,"activated_at":"2026-01-01T00:00:00Z"}],"source":{"type":"getsid"}}"#,
-        "history",
-    );
+    check(r#"{"history":[{"id":1}],"id":"x","source":{"type":"getsid"}}"#, "history");
+    check(r#"{"history":[{"id":1,"activated_at":"soon"}],"id":"x","source":{"type":"getsid"}}"#, "history");
+    check(r#"{"history":[{"id":-1,"activated_at":"2026-01-01T00:00:00Z"}],"source":{"type":"getsid"}}"#, "history");
     check(r#"{"history":[],"id":"x"}"#, "source");
     check(r#"{"history":[],"id":"x","source":"getsid"}"#, "source");
     check(r#"{"history":[],"id":"x","source":{"type":"env"}}"#, "source");
@@ -174,11 +142,7 @@ fn where_the_session_is() {
         }
         let standing = |it: ConversationId| standings[it.deciseconds() as usize - 1];
         assert_eq!(mapping.active(&standing), active.map(id), "active of {standings:?}");
-        assert_eq!(
-            mapping.previous(&standing),
-            previous.map(id),
-            "previous of {standings:?}"
-        );
+        assert_eq!(mapping.previous(&standing), previous.map(id), "previous of {standings:?}");
     };
     check(&[], None, None);
     check(&[Live], Some(1), None);
@@ -200,11 +164,7 @@ fn where_the_session_is() {
             let nth = |n: u32| [Live, Archived, Gone][code / 3_usize.pow(n) % 3];
             let standings: Vec<_> = (0..length).map(nth).collect();
             let open = standings.split(|it| *it == Archived).next().unwrap();
-            let live: Vec<u64> = (1..)
-                .zip(open)
-                .filter(|(_, it)| **it == Live)
-                .map(|(number, _)| number)
-                .collect();
+            let live: Vec<u64> = (1..).zip(open).filter(|(_, it)| **it == Live).map(|(number, _)| number).collect();
             check(&standings, live.first().copied(), live.get(1).copied());
         }
     }
