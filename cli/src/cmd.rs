@@ -39,13 +39,17 @@ macro_rules! group {
 
 mod completions;
 mod conversation;
+mod lock;
 mod man;
+mod session;
 
 commands! {
     /// Everything `jp` does.
     Command {
         #[command(visible_aliases = ["c", "conversations"])]
         Conversation => conversation,
+        Lock => lock,
+        Session => session,
         Completions => completions,
         Man => man,
     }

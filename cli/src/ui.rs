@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-pub(crate) use self::ago::{ago, span};
+pub(crate) use self::ago::ago;
 pub(crate) use self::clean::{clean, clean_block};
 pub(crate) use self::table::{Cell, Column, Look, Table};
 use crate::args::{Color, Format, Global};

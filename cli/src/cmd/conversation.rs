@@ -1,6 +1,13 @@
 //! The commands on conversations.
 
+pub(crate) mod filter;
+mod grep;
+mod listing;
+mod ls;
 mod path;
+mod print;
+mod record;
+mod show;
 
 group! {
     /// Work with conversations.
@@ -12,6 +19,14 @@ group! {
 commands! {
     /// What can be done with conversations.
     Commands {
+        #[command(visible_alias = "list")]
+        Ls => ls,
+        #[command(visible_alias = "s")]
+        Show => show,
+        #[command(visible_alias = "p")]
+        Print => print,
         Path => path,
+        #[command(visible_aliases = ["g", "rg"])]
+        Grep => grep,
     }
 }
