@@ -163,6 +163,16 @@ impl Ui {
         ));
     }
 
+    /// Prints a help text that nobody asked for.
+    pub(crate) fn remind(&self, text: &clap::Error) {
+        let text = text.render();
+        self.talk(&if self.color.err {
+            text.ansi().to_string()
+        } else {
+            text.to_string()
+        });
+    }
+
     /// Prints a help text or a version.
     pub(crate) fn help(&self, text: &clap::Error) -> Result<()> {
         let text = text.render();
@@ -197,12 +207,8 @@ impl Ui {
                     clean_block(&error.message)
                 );
                 for cause in &error.causes {
-                    let _ = writeln!(
-                        text,
-                        "  {} {}",
-                        self.tag("because:", AnsiColor::Red),
-                        clean(cause)
-                    );
+                    let cause = clean_block(cause).replace('\n', "\n    ");
+                    let _ = writeln!(text, "  {} {cause}", self.tag("because:", AnsiColor::Red));
                 }
                 for hint in &error.hints {
                     let _ = writeln!(text, "{} {hint}", self.tag("hint:", AnsiColor::Cyan));

@@ -90,10 +90,18 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let view = ctx.view()?;
     let style = Style::from(args.style);
     let mut printed = Vec::new();
+    let mut any = false;
     for (index, id) in args.targets.resolve(ctx, &view)?.into_iter().enumerate() {
         let it = view.find(id)?;
         let stream = read(ctx, &view, it)?;
         let turns = args.choose(&stream, ctx.env.now());
+        if turns.is_empty() && args.is_choosy() {
+            ctx.ui.note(&format!(
+                "No such turn in {id}, which has {}.",
+                stream.turns().len()
+            ));
+        }
+        any |= !turns.is_empty() || !args.is_choosy();
         if ctx.ui.json() {
             printed.push(Printed {
                 id: id.to_string(),
@@ -117,7 +125,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     if ctx.ui.json() {
         ctx.ui.object(&printed)?;
     }
-    Ok(Exit::DONE)
+    Ok(if any { Exit::DONE } else { Exit::NO })
 }
 
 /// The events, or the error that says what is wrong with them.
@@ -141,6 +149,11 @@ fn read(ctx: &Ctx<'_>, view: &View, it: &Conversation) -> Result<Stream> {
 }
 
 impl Args {
+    /// Whether certain turns are wanted, so that finding none is an answer of its own.
+    fn is_choosy(&self) -> bool {
+        self.turn.is_some() || self.from.is_some() || self.until.is_some()
+    }
+
     /// The turns that are wanted, from 0, as ranges without gaps.
     fn choose(&self, stream: &Stream, now: Timestamp) -> Vec<Range<usize>> {
         let turns = stream.turns();

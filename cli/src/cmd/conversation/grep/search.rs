@@ -90,14 +90,15 @@ pub(crate) fn lines(
     let mut next = 0;
     for &line in &matching {
         let end = (line + context + 1).min(all.len());
-        for near in next.max(line.saturating_sub(context))..end {
+        let start = next.max(line.saturating_sub(context));
+        for (near, words) in all.iter().enumerate().take(end).skip(start) {
             hits.push(Hit {
                 turn: Some(text.turn + 1),
                 scope: Some(text.scope),
                 at: text.at,
                 line: near + 1,
                 text_index: index,
-                text: all[near].to_owned(),
+                text: (*words).to_owned(),
                 matches: matching.binary_search(&near).is_ok(),
             });
         }
