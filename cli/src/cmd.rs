@@ -1,0 +1,56 @@
+//! The commands. Each is one file with its arguments and one function; a new one is that file, its `mod` line and its
+//! line in an enum here or in the group it belongs to.
+
+/// An enum of commands that runs whichever was typed: `Variant => module` stands for `module::Args` and `module::run`.
+macro_rules! commands {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident => $module:ident,)* }) => {
+        $(#[$outer])*
+        #[derive(Debug, clap::Subcommand)]
+        pub(crate) enum $name {
+            $($(#[$inner])* $variant($module::Args),)*
+        }
+
+        impl $name {
+            pub(crate) fn run(self, ctx: &crate::ctx::Ctx<'_>) -> crate::error::Result<crate::error::Exit> {
+                match self {
+                    $(Self::$variant(args) => $module::run(ctx, args),)*
+                }
+            }
+        }
+    };
+}
+
+/// A group of commands beneath one name.
+macro_rules! group {
+    ($(#[$outer:meta])*) => {
+        $(#[$outer])*
+        #[derive(Debug, clap::Args)]
+        #[command(subcommand_required = true, arg_required_else_help = true)]
+        pub(crate) struct Args {
+            #[command(subcommand)]
+            command: Commands,
+        }
+
+        pub(crate) fn run(ctx: &crate::ctx::Ctx<'_>, args: Args) -> crate::error::Result<crate::error::Exit> {
+            args.command.run(ctx)
+        }
+    };
+}
+
+mod completions;
+mod conversation;
+mod lock;
+mod man;
+mod session;
+
+commands! {
+    /// Everything `jp` does.
+    Command {
+        #[command(visible_aliases = ["c", "conversations"])]
+        Conversation => conversation,
+        Lock => lock,
+        Session => session,
+        Completions => completions,
+        Man => man,
+    }
+}
