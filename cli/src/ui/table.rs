@@ -51,10 +51,7 @@ impl Column {
 
 impl Cell {
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
-        Self {
-            text: text.into(),
-            style,
-        }
+        Self { text: text.into(), style }
     }
 }
 
@@ -66,10 +63,7 @@ impl<T: Into<String>> From<T> for Cell {
 
 impl Table {
     pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
-        Self {
-            columns: columns.into_iter().collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -89,11 +83,8 @@ impl Table {
     }
 
     fn aligned(&self, width: Option<usize>, color: bool) -> String {
-        let head: Vec<Cell> = self
-            .columns
-            .iter()
-            .map(|column| Cell::styled(column.name, Style::new().bold()))
-            .collect();
+        let head: Vec<Cell> =
+            self.columns.iter().map(|column| Cell::styled(column.name, Style::new().bold())).collect();
         let rows = || std::iter::once(&head).chain(&self.rows);
         let mut widths = vec![0; self.columns.len()];
         for row in rows() {
@@ -111,11 +102,7 @@ impl Table {
             for (index, cell) in row.iter().enumerate().take(widths.len()) {
                 let text = shorten(&cell.text, widths[index]);
                 let pad = " ".repeat(widths[index].saturating_sub(text.width()));
-                let (before, after) = if self.columns[index].right {
-                    (&*pad, "")
-                } else {
-                    ("", &*pad)
-                };
+                let (before, after) = if self.columns[index].right { (&*pad, "") } else { ("", &*pad) };
                 let style = if color { cell.style } else { Style::new() };
                 line.push_str(before);
                 line.push_str(&format!("{style}{text}{style:#}"));
@@ -160,11 +147,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Table {
-        let mut table = Table::new([
-            Column::left("ID"),
-            Column::right("#"),
-            Column::left("Title"),
-        ]);
+        let mut table = Table::new([Column::left("ID"), Column::right("#"), Column::left("Title")]);
         table.row(["a".into(), "1".into(), "short".into()]);
         table.row(["日本".into(), "100".into(), "日本語のとても長い題名".into()]);
         table.row(["c".into(), "".into(), "".into()]);
@@ -173,10 +156,7 @@ mod tests {
 
     #[test]
     fn terminal() {
-        let look = Look::Terminal {
-            width: Some(20),
-            color: false,
-        };
+        let look = Look::Terminal { width: Some(20), color: false };
         let expected = "\
 ID      #  Title
 a       1  short
@@ -184,31 +164,21 @@ a       1  short
 c
 ";
         assert_eq!(sample().render(look), expected);
-        let wide = sample().render(Look::Terminal {
-            width: None,
-            color: false,
-        });
+        let wide = sample().render(Look::Terminal { width: None, color: false });
         assert!(wide.contains("日本語のとても長い題名"));
         assert_eq!(Table::new([Column::left("ID")]).render(look), "");
     }
 
     #[test]
     fn pipe() {
-        assert_eq!(
-            sample().render(Look::Pipe),
-            "a\t1\tshort\n日本\t100\t日本語のとても長い題名\nc\t\t\n"
-        );
+        assert_eq!(sample().render(Look::Pipe), "a\t1\tshort\n日本\t100\t日本語のとても長い題名\nc\t\t\n");
     }
 
     #[test]
     fn cutting() {
-        for (text, width, expected) in [
-            ("abc", 3, "abc"),
-            ("abcd", 3, "ab…"),
-            ("日本語", 5, "日本…"),
-            ("日本語", 4, "日…"),
-            ("abc", 0, "…"),
-        ] {
+        for (text, width, expected) in
+            [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 5, "日本…"), ("日本語", 4, "日…"), ("abc", 0, "…")]
+        {
             assert_eq!(shorten(text, width), expected);
         }
     }
