@@ -107,9 +107,7 @@ impl Disk for RealDisk {
             Kind::Dir => return Err(io::Error::from_raw_os_error(libc::EISDIR)),
             Kind::Link | Kind::Other => return Err(io::Error::other("not a regular file")),
         }
-        let mut bytes = Vec::with_capacity(stat.size as usize + 1);
-        file.read_to_end(&mut bytes)?;
-        Ok(Contents { bytes, stat })
+        Ok(Contents { bytes: read_sized(&mut file, stat.size)?, stat })
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -175,6 +173,29 @@ impl Disk for RealDisk {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)
     }
+}
+
+/// Reads a file whose size is known from `fstat`: usually one call, and no second question about the size. A file that
+/// grows meanwhile is read to its end.
+fn read_sized(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?.saturating_add(1)];
+    let mut filled = 0;
+    loop {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        if filled as u64 == size {
+            break;
+        }
+        if filled == bytes.len() {
+            bytes.resize(bytes.len() * 2, 0);
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
 }
 
 fn stat_of(meta: &fs::Metadata) -> Stat {

@@ -16,6 +16,7 @@ pub mod lock;
 pub mod meta;
 pub mod mirror;
 pub mod observe;
+pub mod parallel;
 pub mod presence;
 pub mod problem;
 pub mod reconcile;

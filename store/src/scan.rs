@@ -1,15 +1,15 @@
 //! Finds conversation directories in a root. Looks at names only; what is inside them is read elsewhere.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::disk::{Disk, Kind};
 use crate::error::Result;
 use crate::files::entries;
 use crate::id::ConversationId;
 use crate::layout::{Partition, children_dir};
+use crate::parallel;
 
 /// One directory that names a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     /// Places by conversation. More than one is a duplicate; the canonically named one comes first.
-    pub places: BTreeMap<ConversationId, Vec<Place>>,
+    pub places: Vec<(ConversationId, Place)>,
     /// Directories among conversations that name none.
     pub strangers: Vec<PathBuf>,
 }
@@ -46,49 +46,35 @@ impl Scan {
     /// Looks through both partitions. A root that is not there is empty.
     pub fn of(disk: &dyn Disk, partitions: [(Partition, PathBuf); 2], depth: Depth) -> Result<Self> {
         let mut scan = Self::default();
-        for (partition, dir) in partitions {
-            let mut open = vec![(dir, None)];
-            while let Some((dir, beneath)) = open.pop() {
-                scan.list(disk, &dir, partition, beneath, |id, place| {
-                    if depth == Depth::Nested {
-                        open.push((children_dir(&place.dir), Some(id)));
+        // One level of the tree at a time, because that is what can be read side by side.
+        let mut level: Vec<_> = partitions.into_iter().map(|(partition, dir)| (partition, dir, None)).collect();
+        while !level.is_empty() {
+            let listed = parallel::map(&level, |(_, dir, _)| entries(disk, dir));
+            let mut below = Vec::new();
+            for ((partition, dir, beneath), entries) in level.into_iter().zip(listed) {
+                for entry in entries? {
+                    if entry.kind != Kind::Dir || entry.name.as_encoded_bytes().starts_with(b".") {
+                        continue;
                     }
-                })?;
+                    let path = dir.join(&entry.name);
+                    let Some(id) = ConversationId::from_dirname(&entry.name) else {
+                        scan.strangers.push(path);
+                        continue;
+                    };
+                    if depth == Depth::Nested {
+                        below.push((partition, children_dir(&path), Some(id)));
+                    }
+                    scan.places.push((id, Place { dir: path, name: entry.name, partition, beneath }));
+                }
             }
+            level = below;
         }
-        for (id, places) in &mut scan.places {
-            places.sort_by(|a, b| {
-                let stray = |place: &Place| !place.name.to_str().is_some_and(|name| id.is_canonical_dirname(name));
-                (a.partition, stray(a), &a.dir).cmp(&(b.partition, stray(b), &b.dir))
-            });
-        }
+        scan.places.sort_by(|(id, a), (other, b)| {
+            let stray = |place: &Place| !place.name.to_str().is_some_and(|name| id.is_canonical_dirname(name));
+            id.cmp(other).then_with(|| (a.partition, stray(a), &a.dir).cmp(&(b.partition, stray(b), &b.dir)))
+        });
         scan.strangers.sort();
         Ok(scan)
-    }
-
-    fn list(
-        &mut self,
-        disk: &dyn Disk,
-        dir: &Path,
-        partition: Partition,
-        beneath: Option<ConversationId>,
-        mut found: impl FnMut(ConversationId, &Place),
-    ) -> Result<()> {
-        for entry in entries(disk, dir)? {
-            if entry.kind != Kind::Dir || entry.name.as_encoded_bytes().starts_with(b".") {
-                continue;
-            }
-            let path = dir.join(&entry.name);
-            match ConversationId::from_dirname(&entry.name) {
-                Some(id) => {
-                    let place = Place { dir: path, name: entry.name, partition, beneath };
-                    found(id, &place);
-                    self.places.entry(id).or_default().push(place);
-                }
-                None => self.strangers.push(path),
-            }
-        }
-        Ok(())
     }
 }
 

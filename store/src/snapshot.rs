@@ -11,7 +11,8 @@ use crate::layout::{Layout, Partition, managed};
 use crate::ledger::Ledger;
 use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
-use crate::observe::{Dirs, Flaw, Observed, UnitBytes, glance, stat_file};
+use crate::observe::{Dirs, Flaw, Observed, UnitBytes, glance, glance_metadata, read_file, stat_file};
+use crate::parallel;
 use crate::presence::{Facts, Projection, StoragePresence, intent, presence};
 use crate::problem::{Problem, What};
 use crate::reconcile::{ManagedFile, Root, Unit};
@@ -82,10 +83,7 @@ pub struct Snapshot {
     pub ledger: Ledger,
     /// The mirrored links.
     pub mirror: Mirror,
-    /// Every directory of every conversation in the workspace, duplicates included.
-    pub work_places: BTreeMap<ConversationId, Vec<Place>>,
-    /// The same for the store.
-    pub store_places: BTreeMap<ConversationId, Vec<Place>>,
+    duplicates: BTreeMap<ConversationId, Vec<(Root, Place)>>,
     unreadable: Option<String>,
 }
 
@@ -94,56 +92,55 @@ impl Snapshot {
     pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
         let mut snapshot = Self { ledger, mirror, ..Self::default() };
         let depth = if layout.is_single_root() { Depth::Nested } else { Depth::Flat };
-        let mut store = Scan::default();
+        let mut found: BTreeMap<ConversationId, [Vec<Place>; 2]> = BTreeMap::new();
+        let mut note = |root: Root, scan: Scan, problems: &mut Vec<Problem>| {
+            for (id, place) in scan.places {
+                found.entry(id).or_default()[root as usize].push(place);
+            }
+            let strangers = scan.strangers.into_iter();
+            problems.extend(strangers.map(|path| Problem { id: None, path, what: What::Stranger }));
+        };
         for root in std::iter::once(&layout.store).chain(&layout.siblings) {
             let scan = Scan::of(disk, Partition::ALL.map(|part| (part, root.partition(part))), depth)?;
-            for (id, places) in scan.places {
-                store.places.entry(id).or_default().extend(places);
-            }
-            store.strangers.extend(scan.strangers);
+            note(Root::Store, scan, &mut snapshot.problems);
         }
-        let work = match &layout.work {
-            Some(root) => Scan::of(disk, Partition::ALL.map(|part| (part, root.partition(part))), Depth::Nested)?,
-            None => Scan::default(),
-        };
+        if let Some(root) = &layout.work {
+            let scan = Scan::of(disk, Partition::ALL.map(|part| (part, root.partition(part))), Depth::Nested)?;
+            note(Root::Work, scan, &mut snapshot.problems);
+        }
         for silo in &layout.siblings {
             snapshot.problems.push(Problem { id: None, path: silo.dir.clone(), what: What::UnmergedSilo });
         }
-        for path in store.strangers.iter().chain(&work.strangers) {
-            snapshot.problems.push(Problem { id: None, path: path.clone(), what: What::Stranger });
+        let mut chosen = Vec::with_capacity(found.len());
+        for (id, sides) in found {
+            let [store, work] = [Root::Store, Root::Work].map(|root| {
+                let mut places = sides[root as usize].clone();
+                let pick = choose(disk, &places)?;
+                let place = places.swap_remove(pick);
+                for other in places {
+                    let path = other.dir.clone();
+                    snapshot.problems.push(Problem { id: Some(id), path, what: What::Duplicate });
+                    snapshot.duplicates.entry(id).or_default().push((root, other));
+                }
+                Some(place)
+            });
+            chosen.push((id, store, work));
         }
-        let mut ids: Vec<_> = store.places.keys().chain(work.places.keys()).copied().collect();
-        ids.sort();
-        ids.dedup();
-        let loaded = in_parallel(&ids, |&id| {
-            let pick = |places: Option<&Vec<Place>>| places.map(|places| choose(disk, places));
+        let loaded = parallel::map(&chosen, |(id, store, work)| {
             Loader { disk, layout, ledger: &snapshot.ledger, mirror: &snapshot.mirror, problems: Vec::new() }.load(
-                id,
-                pick(store.places.get(&id)),
-                pick(work.places.get(&id)),
+                *id,
+                store.clone(),
+                work.clone(),
             )
         });
         for (conversation, problems) in loaded {
-            let id = conversation.id;
-            for (chosen, places) in
-                [(&conversation.store, store.places.get(&id)), (&conversation.work, work.places.get(&id))]
-            {
-                let others = places.into_iter().flatten().filter(|place| Some(*place) != chosen.as_ref());
-                snapshot.problems.extend(others.map(|place| Problem {
-                    id: Some(id),
-                    path: place.dir.clone(),
-                    what: What::Duplicate,
-                }));
-            }
             let unreadable = problems.iter().find(|problem| matches!(problem.what, What::Unreadable { .. }));
             if snapshot.unreadable.is_none() {
                 snapshot.unreadable = unreadable.map(ToString::to_string);
             }
             snapshot.problems.extend(problems);
-            snapshot.conversations.insert(id, conversation);
+            snapshot.conversations.insert(conversation.id, conversation);
         }
-        snapshot.store_places = store.places;
-        snapshot.work_places = work.places;
         snapshot.grow();
         Ok(snapshot)
     }
@@ -184,6 +181,16 @@ impl Snapshot {
     /// The problems of one conversation.
     pub fn problems_of(&self, id: ConversationId) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(move |problem| problem.id == Some(id))
+    }
+
+    /// Every directory of a conversation in a root: the one in use, then duplicates.
+    pub fn places(&self, root: Root, id: ConversationId) -> impl Iterator<Item = &Place> {
+        let chosen = self.get(id).and_then(|conversation| match root {
+            Root::Store => conversation.store.as_ref(),
+            Root::Work => conversation.work.as_ref(),
+        });
+        let others = self.duplicates.get(&id).into_iter().flatten();
+        chosen.into_iter().chain(others.filter(move |(other, _)| *other == root).map(|(_, place)| place))
     }
 
     /// Fails if anything could not be looked at. Whoever writes must not take a refusal for an absence.
@@ -287,29 +294,27 @@ impl Loader<'_> {
     /// Metadata from the copy that is current; from the other one where that cannot be read.
     fn meta(&mut self, conversation: &Conversation) -> Option<Meta> {
         let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
-        let first = match glance(self.disk, Unit::Metadata, conversation.dirs(), base) {
-            Ok(root) => root,
+        let dirs = conversation.dirs();
+        let (first, mut at_hand) = match glance_metadata(self.disk, dirs, base) {
+            Ok(seen) => seen,
             Err(error) => {
-                self.unreadable(conversation, conversation.path().to_owned(), &error);
-                Root::Store
+                self.unreadable(conversation, &error);
+                (Root::Store, None)
             }
         };
-        let dir_of = |root| match root {
-            Root::Store => conversation.dirs().store,
-            Root::Work => conversation.dirs().work,
-        };
         [first, first.other()].into_iter().find_map(|root| {
-            let dir = dir_of(root)?;
+            let dir = if root == Root::Store { dirs.store } else { dirs.work }?;
             let path = managed(dir, ManagedFile::Metadata);
-            let what = match UnitBytes::read(self.disk, dir, Unit::Metadata) {
-                Ok(Some(bytes)) => match bytes.file(ManagedFile::Metadata).map(|file| Meta::parse(&file.bytes)) {
-                    Some(Ok(meta)) => return Some(meta),
-                    Some(Err(reason)) => What::Broken { root, reason },
-                    None => What::Missing { root },
-                },
+            let contents = match at_hand.take() {
+                Some(contents) if root == Root::Store => Ok(Some(contents)),
+                Some(_) | None => read_file(self.disk, &path),
+            };
+            let what = match contents.map(|contents| contents.map(|contents| Meta::parse(&contents.bytes))) {
+                Ok(Some(Ok(meta))) => return Some(meta),
+                Ok(Some(Err(reason))) => What::Broken { root, reason },
                 Ok(None) => What::Missing { root },
                 Err(error) => {
-                    self.unreadable(conversation, path, &error);
+                    self.unreadable(conversation, &error);
                     return None;
                 }
             };
@@ -318,10 +323,10 @@ impl Loader<'_> {
         })
     }
 
-    fn unreadable(&mut self, conversation: &Conversation, path: PathBuf, error: &Error) {
-        let reason = match error {
-            Error::Io { source, .. } => source.to_string(),
-            other => other.to_string(),
+    fn unreadable(&mut self, conversation: &Conversation, error: &Error) {
+        let (path, reason) = match error {
+            Error::Io { path, source, .. } => (path.clone(), source.to_string()),
+            other => (conversation.path().to_owned(), other.to_string()),
         };
         self.problems.push(Problem { id: Some(conversation.id), path, what: What::Unreadable { reason } });
     }
@@ -359,38 +364,20 @@ pub(crate) fn stream(
     Ok((None, problems))
 }
 
-/// Of several directories with one id: live before archived, then the one whose metadata is newest.
-fn choose(disk: &dyn Disk, places: &[Place]) -> Place {
+/// Which of several directories with one id is in use: live before archived, then the one whose metadata is newest.
+fn choose(disk: &dyn Disk, places: &[Place]) -> Option<usize> {
     let newest = |place: &Place| {
         let stamp = stat_file(disk, &managed(&place.dir, ManagedFile::Metadata)).ok().flatten();
         stamp.map(|stamp| stamp.mtime)
     };
     match places {
-        [only] => only.clone(),
-        places => {
-            let live = places.iter().filter(|place| place.partition == places[0].partition);
-            live.rev().max_by_key(|place| newest(place)).unwrap_or(&places[0]).clone()
+        [] => None,
+        [_] => Some(0),
+        [first, ..] => {
+            let rivals = places.iter().enumerate().filter(|(_, place)| place.partition == first.partition);
+            rivals.rev().max_by_key(|(_, place)| newest(place)).map(|(index, _)| index)
         }
     }
-}
-
-/// Runs `work` on every item on all cores, keeping the order.
-fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if items.len() < 64 || cores == 1 {
-        return items.iter().map(work).collect();
-    }
-    let share = items.len().div_ceil(cores);
-    let work = &work;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            items.chunks(share).map(|chunk| scope.spawn(move || chunk.iter().map(work).collect::<Vec<_>>())).collect();
-        let results = threads.into_iter().map(|thread| match thread.join() {
-            Ok(results) => results,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        results.flatten().collect()
-    })
 }
 
 // The observation of both units is what a writer begins with.
@@ -421,8 +408,7 @@ impl Snapshot {
 
     pub(crate) fn remove(&mut self, id: ConversationId) {
         self.conversations.remove(&id);
-        self.store_places.remove(&id);
-        self.work_places.remove(&id);
+        self.duplicates.remove(&id);
         self.regrow();
     }
 
@@ -438,8 +424,10 @@ impl Snapshot {
                 follow(&mut place.dir);
             }
         }
-        for place in self.work_places.values_mut().flatten() {
-            follow(&mut place.dir);
+        for (root, place) in self.duplicates.values_mut().flatten() {
+            if *root == Root::Work {
+                follow(&mut place.dir);
+            }
         }
     }
 

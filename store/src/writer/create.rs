@@ -123,7 +123,7 @@ impl Writer {
         let mut partitions = vec![Partition::ALL.map(|part| (part, layout.store.partition(part)))];
         partitions.extend(layout.work.iter().map(|work| Partition::ALL.map(|part| (part, work.partition(part)))));
         for partitions in partitions {
-            taken.extend(Scan::of(disk, partitions, Depth::Nested)?.places.into_keys());
+            taken.extend(Scan::of(disk, partitions, Depth::Nested)?.places.into_iter().map(|(id, _)| id));
         }
         let mut trashes = vec![layout.store.trash()];
         trashes.extend(layout.work.iter().map(|work| work.conversations.join(crate::layout::TRASH)));

@@ -1,6 +1,6 @@
 //! Makes the workspace's copy of a conversation what the store has, where the tree wants it. The store is settled by then.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::operation::Operation;
 use crate::error::{Context as _, Error, Result};
@@ -11,7 +11,7 @@ use crate::ledger::Entry;
 use crate::lock::Guard;
 use crate::observe::{Observed, read_file, stat_file, unmanaged};
 use crate::presence::{Projection, StoragePresence};
-use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Unit, is_conclusive};
+use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Unit, is_conclusive};
 use crate::scan::Place;
 
 /// A draft of the user's next message lies in the store's directory only.
@@ -26,9 +26,8 @@ impl Operation<'_> {
 
     /// Takes a conversation's copy, and whatever lies beneath it, out of the workspace. The caller has settled all of it.
     pub(super) fn withdraw(&mut self, id: ConversationId) -> Result<()> {
-        let places: Vec<_> = self.snapshot().work_places.get(&id).cloned().unwrap_or_default();
-        let chosen = self.snapshot().get(id).and_then(|conversation| conversation.work.clone());
-        for dir in places.into_iter().map(|place| place.dir).chain(chosen.map(|place| place.dir)) {
+        let dirs: Vec<_> = self.snapshot().places(Root::Work, id).map(|place| place.dir.clone()).collect();
+        for dir in dirs {
             if exists(self.store().disk(), &dir)?
                 && let Some(scratch) = self.writer.work_scratch()
             {
@@ -57,17 +56,11 @@ impl Operation<'_> {
         for id in leftovers {
             self.drop_leftover(id)?;
         }
-        let seconds: Vec<(ConversationId, PathBuf)> = self
-            .snapshot()
-            .all()
-            .filter_map(|conversation| {
-                let chosen = &conversation.work.as_ref()?.dir;
-                let places = self.snapshot().work_places.get(&conversation.id)?;
-                let others = places.iter().map(|place| &place.dir).filter(move |dir| *dir != chosen);
-                Some(others.map(|dir| (conversation.id, dir.clone())).collect::<Vec<_>>())
-            })
-            .flatten()
-            .collect();
+        let mut seconds = Vec::new();
+        for id in self.snapshot().all().map(|conversation| conversation.id) {
+            let others = self.snapshot().places(Root::Work, id).skip(1);
+            seconds.extend(others.map(|place| (id, place.dir.clone())));
+        }
         for (id, dir) in seconds {
             self.drop_second_copy(id, &dir)?;
         }

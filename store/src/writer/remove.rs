@@ -11,6 +11,7 @@ use crate::files::exists;
 use crate::id::ConversationId;
 use crate::lock::Wait;
 use crate::meta::Parent;
+use crate::reconcile::Root;
 use crate::snapshot::Snapshot;
 
 /// What becomes of the children of a removed conversation.
@@ -102,11 +103,7 @@ impl Operation<'_> {
 
     fn destroy(&mut self, id: ConversationId) -> Result<()> {
         self.withdraw(id)?;
-        let mut dirs: Vec<_> =
-            self.snapshot().store_places.get(&id).into_iter().flatten().map(|place| place.dir.clone()).collect();
-        dirs.extend(self.snapshot().get(id).and_then(|found| found.store.as_ref()).map(|place| place.dir.clone()));
-        dirs.sort();
-        dirs.dedup();
+        let dirs: Vec<_> = self.snapshot().places(Root::Store, id).map(|place| place.dir.clone()).collect();
         for dir in dirs {
             if exists(self.store().disk(), &dir)? {
                 self.writer.scratch().discard(&dir)?;
@@ -143,7 +140,7 @@ fn affected(snapshot: &Snapshot, id: ConversationId, strategy: Strategy) -> Resu
 /// The conversation and what lies directly in its directory in the workspace.
 fn hidden_beneath(snapshot: &Snapshot, id: ConversationId) -> BTreeSet<ConversationId> {
     let mut ids = BTreeSet::from([id]);
-    let inside = |places: &Vec<crate::scan::Place>| places.iter().any(|place| place.beneath == Some(id));
-    ids.extend(snapshot.work_places.iter().filter(|(_, places)| inside(places)).map(|(&id, _)| id));
+    let inside = |other| snapshot.places(Root::Work, other).any(|place| place.beneath == Some(id));
+    ids.extend(snapshot.all().map(|conversation| conversation.id).filter(|&other| inside(other)));
     ids
 }

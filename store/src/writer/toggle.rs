@@ -8,6 +8,7 @@ use crate::id::ConversationId;
 use crate::ledger::Entry;
 use crate::lock::Wait;
 use crate::presence::Projection;
+use crate::reconcile::Root;
 use crate::snapshot::Snapshot;
 
 /// What a toggle changed.
@@ -112,11 +113,11 @@ pub(super) fn hidden_with(snapshot: &Snapshot, id: ConversationId) -> Result<BTr
     let tree = snapshot.tree(snapshot.find(id)?.partition);
     let mut ids: BTreeSet<_> = tree.descendants(id).into_iter().chain([id]).collect();
     let dirs: Vec<_> =
-        ids.iter().filter_map(|&id| snapshot.work_places.get(&id)).flatten().map(|place| place.dir.clone()).collect();
-    let beneath = snapshot
-        .work_places
-        .iter()
-        .filter(|(_, places)| places.iter().any(|place| dirs.iter().any(|dir| place.dir.starts_with(dir))));
-    ids.extend(beneath.map(|(&id, _)| id));
+        ids.iter().flat_map(|&id| snapshot.places(Root::Work, id)).map(|place| place.dir.clone()).collect();
+    let inside = |id| {
+        let mut places = snapshot.places(Root::Work, id);
+        places.any(|place| dirs.iter().any(|dir| place.dir.starts_with(dir)))
+    };
+    ids.extend(snapshot.all().map(|conversation| conversation.id).filter(|&id| inside(id)));
     Ok(ids)
 }
