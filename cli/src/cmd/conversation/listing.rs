@@ -59,7 +59,7 @@ pub(crate) fn tree<'v>(view: &View, shown: &[&'v Conversation], limit: Option<us
 
 /// The table of a listing.
 pub(crate) fn table(ctx: &Ctx<'_>, view: &View, findings: &Findings, rows: &[Row<'_>], full: bool) -> Table {
-    let title = Column::left("Title");
+    let title = Column::soft("Title");
     let mut table = Table::new(match full {
         false => {
             vec![Column::left("ID"), Column::right("Activity"), Column::left("Local"), Column::left("Flags"), title]
@@ -73,8 +73,8 @@ pub(crate) fn table(ctx: &Ctx<'_>, view: &View, findings: &Findings, rows: &[Row
             Column::left("Root"),
             Column::left("Parent"),
             Column::right("Expires"),
-            Column::left("Origin"),
-            Column::left("Labels"),
+            Column::soft("Origin"),
+            Column::soft("Labels"),
             title,
         ],
     });
