@@ -39,13 +39,24 @@ macro_rules! group {
 
 mod completions;
 mod conversation;
+mod doctor;
+mod gc;
+mod init;
+mod leftovers;
 mod man;
+mod migrate;
+mod status;
 
 commands! {
     /// Everything `jp` does.
     Command {
         #[command(visible_aliases = ["c", "conversations"])]
         Conversation => conversation,
+        Init => init,
+        Status => status,
+        Doctor => doctor,
+        Migrate => migrate,
+        Gc => gc,
         Completions => completions,
         Man => man,
     }

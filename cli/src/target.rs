@@ -15,7 +15,7 @@ use jp_store::snapshot::Conversation;
 use crate::ctx::View;
 use crate::error::{Error, Result};
 
-pub(crate) use self::choose::Targets;
+pub(crate) use self::choose::{Targets, one};
 
 /// Fewer digits than this are more likely a word of a title than an id: ids have had eleven since 2001.
 const DIGITS: usize = 9;

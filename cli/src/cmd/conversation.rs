@@ -1,6 +1,16 @@
 //! The commands on conversations.
 
+mod archive;
+mod bulk;
+mod edit;
+mod fork;
+mod label;
+mod mv;
+mod new;
 mod path;
+mod rm;
+mod unarchive;
+mod r#use;
 
 group! {
     /// Work with conversations.
@@ -13,5 +23,21 @@ commands! {
     /// What can be done with conversations.
     Commands {
         Path => path,
+        New => new,
+        #[command(visible_alias = "f")]
+        Fork => fork,
+        #[command(visible_alias = "e")]
+        Edit => edit,
+        #[command(visible_aliases = ["l", "labels"])]
+        Label => label,
+        Mv => mv,
+        #[command(visible_alias = "u")]
+        Use => r#use,
+        #[command(visible_aliases = ["remove", "rem", "delete", "del"])]
+        Rm => rm,
+        #[command(visible_alias = "a")]
+        Archive => archive,
+        #[command(visible_alias = "ua")]
+        Unarchive => unarchive,
     }
 }
