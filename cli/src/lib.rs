@@ -11,6 +11,8 @@ mod error;
 mod parallel;
 mod signal;
 mod target;
+#[cfg(test)]
+mod testing;
 mod time_arg;
 mod ui;
 

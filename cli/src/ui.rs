@@ -243,6 +243,10 @@ impl Ui {
     }
 
     fn talk(&self, text: &str) {
+        // Where both end at one terminal, what was said first is shown first.
+        if self.terminals.stdout {
+            let _ = self.flush();
+        }
         // With stderr gone there is nobody left to tell.
         let _ = lock(&self.err).write_all(text.as_bytes());
     }

@@ -9,6 +9,9 @@ mod print;
 mod record;
 mod show;
 
+#[cfg(test)]
+mod tests;
+
 group! {
     /// Work with conversations.
     ///

@@ -96,7 +96,7 @@ pub(crate) fn table(
     rows: &[Row<'_>],
     full: bool,
 ) -> Table {
-    let title = Column::left("Title");
+    let title = Column::soft("Title");
     let mut table = Table::new(match full {
         false => {
             vec![
@@ -116,8 +116,8 @@ pub(crate) fn table(
             Column::left("Root"),
             Column::left("Parent"),
             Column::right("Expires"),
-            Column::left("Origin"),
-            Column::left("Labels"),
+            Column::soft("Origin"),
+            Column::soft("Labels"),
             title,
         ],
     });

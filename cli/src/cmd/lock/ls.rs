@@ -53,7 +53,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
         return Ok(Exit::DONE);
     }
     let mut table =
-        Table::new(["ID", "State", "PID", "Alive", "Session", "Since", "Title"].map(Column::left));
+        Table::new(["ID", "State", "PID", "Alive", "Session", "Since", "Title"].map(Column::soft));
     let now = ctx.env.now();
     for lock in &locks {
         let it = record(lock, title(lock));

@@ -37,7 +37,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     let view = ctx.view()?;
     let current = |session: &Session| view.store.session() == Some(session);
     let mut table = Table::new(
-        ["", "Session", "Source", "Alive", "Active", "Since", "Title"].map(Column::left),
+        ["", "Session", "Source", "Alive", "Active", "Since", "Title"].map(Column::soft),
     );
     let mut records = Vec::new();
     for (path, mapping) in view.store.sessions().list()? {
