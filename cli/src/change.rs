@@ -112,10 +112,18 @@ pub(crate) fn migration(migrated: &Migrated) -> Option<String> {
     let parts = [
         (migrated.silos > 0).then(|| format!("merged {} into the store", count(migrated.silos, "other silo"))),
         (!migrated.moved.is_empty()).then(|| format!("moved {}", count(migrated.moved.len(), "conversation"))),
-        (!migrated.conflicts.is_empty())
-            .then(|| format!("kept {} under conflicts/", count(migrated.conflicts.len(), "older copy").replace("copys", "copies"))),
-        (!migrated.imported.is_empty())
-            .then(|| format!("imported {} from the workspace", count(migrated.imported.len(), "conversation"))),
+        (!migrated.conflicts.is_empty()).then(|| {
+            format!(
+                "kept {} under conflicts/",
+                count(migrated.conflicts.len(), "older copy").replace("copys", "copies")
+            )
+        }),
+        (!migrated.imported.is_empty()).then(|| {
+            format!(
+                "imported {} from the workspace",
+                count(migrated.imported.len(), "conversation")
+            )
+        }),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))

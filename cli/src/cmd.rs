@@ -43,8 +43,10 @@ mod doctor;
 mod gc;
 mod init;
 mod leftovers;
+mod lock;
 mod man;
 mod migrate;
+mod session;
 mod status;
 
 commands! {
@@ -57,6 +59,8 @@ commands! {
         Doctor => doctor,
         Migrate => migrate,
         Gc => gc,
+        Lock => lock,
+        Session => session,
         Completions => completions,
         Man => man,
     }

@@ -1,8 +1,8 @@
 //! What a command works with: the world, the terminal, Ctrl-C, and the store once it is asked for.
 
-use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use jp_store::ConversationId;
 use jp_store::layout::Partition;
@@ -30,7 +30,7 @@ pub(crate) struct View {
     pub(crate) store: Store,
     pub(crate) snapshot: Snapshot,
     pub(crate) mapping: Option<Mapping>,
-    locked: OnceCell<Vec<ConversationId>>,
+    locked: OnceLock<Vec<ConversationId>>,
 }
 
 /// A lock, and with it a Ctrl-C that waits until the lock is let go of.
@@ -91,7 +91,7 @@ impl<'a> Ctx<'a> {
             store,
             snapshot,
             mapping,
-            locked: OnceCell::new(),
+            locked: OnceLock::new(),
         })
     }
 

@@ -154,8 +154,17 @@ impl From<StoreError> for Error {
 impl From<clap::Error> for Error {
     fn from(error: clap::Error) -> Self {
         let text = error.render().to_string();
-        let text = text.trim_end();
-        Self::usage(text.strip_prefix("error: ").unwrap_or(text))
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let mut parts = text.trim_end().split("\n\n");
+        let mut told = Self::usage(parts.next().unwrap_or_default());
+        for line in parts.flat_map(str::lines).map(str::trim) {
+            if let Some(tip) = line.strip_prefix("tip: ") {
+                told = told.hint(tip);
+            } else if let Some(usage) = line.strip_prefix("Usage: ") {
+                told = told.hint(format!("usage: {usage}"));
+            }
+        }
+        told.hint("`--help` tells more")
     }
 }
 

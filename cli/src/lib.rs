@@ -12,6 +12,8 @@ mod error;
 mod parallel;
 mod signal;
 mod target;
+#[cfg(test)]
+mod testing;
 mod time_arg;
 mod ui;
 
@@ -19,13 +21,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
+use clap::error::ErrorKind;
 
 pub use env::{Env, Terminals};
 pub use ui::Ui;
 
 use crate::args::Cli;
 use crate::ctx::Ctx;
-use crate::error::{Error, Exit, Result};
+use crate::error::{Error, Exit, Kind, Result};
 use crate::signal::Signals;
 
 /// Runs one command line, program name included.
@@ -34,11 +37,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>, env: Env, mut ui: Ui) -> Ex
     // The command line may be too broken to parse and still say how its errors are wanted.
     ui.set_json(args::asks_for_json(&args));
     let exit = match parse(&args, &ui) {
-        Ok(Some(cli)) => {
+        Ok(Parsed::Command(cli)) => {
             ui.configure(&cli.global, &env);
-            perform(cli, &env, &ui)
+            perform(*cli, &env, &ui)
         }
-        Ok(None) => Ok(Exit::DONE),
+        Ok(Parsed::Answered(exit)) => Ok(exit),
         Err(error) => Err(error),
     };
     let exit = exit
@@ -47,13 +50,30 @@ pub fn run(args: impl IntoIterator<Item = OsString>, env: Env, mut ui: Ui) -> Ex
     ExitCode::from(exit.0)
 }
 
-/// `None` when the answer was a help text or a version, which is printed.
-fn parse(args: &[OsString], ui: &Ui) -> Result<Option<Cli>> {
+/// What a command line comes to.
+enum Parsed {
+    /// Something to do.
+    Command(Box<Cli>),
+    /// A help text or a version, which is printed.
+    Answered(Exit),
+}
+
+fn parse(args: &[OsString], ui: &Ui) -> Result<Parsed> {
     let parsed = args::command(ui).try_get_matches_from(args);
-    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => Ok(Some(cli)),
-        Err(error) if error.use_stderr() => Err(Error::from(error)),
-        Err(text) => ui.help(&text).map(|()| None),
+    let error = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => return Ok(Parsed::Command(Box::new(cli))),
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            ui.help(&error)?;
+            Ok(Parsed::Answered(Exit::DONE))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            ui.remind(&error);
+            Ok(Parsed::Answered(Kind::Usage.exit()))
+        }
+        _ => Err(Error::from(error)),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Ctrl-C. Outside of anything that must be finished it ends the process at once. While a lock is waited for or held it
-//! is remembered: the wait gives up, the work is finished first. A second one ends the process in any case; the store
-//! survives that as it survives a crash.
+//! is remembered: the wait gives up, the work is finished first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,9 +41,6 @@ impl Signals {
         };
         // Handlers run in the order of registration, so the flag is set only by a signal that did not end the process.
         flag::register_conditional_shutdown(SIGINT, 130, signals.ends.clone())
-            .and_then(|_| {
-                flag::register_conditional_shutdown(SIGINT, 130, signals.interrupted.clone())
-            })
             .and_then(|_| flag::register(SIGINT, signals.interrupted.clone()))
             .map_err(|error| Error::no("cannot handle Ctrl-C").because(&error))?;
         Ok(signals)
@@ -84,10 +80,13 @@ impl Drop for Hold<'_> {
     }
 }
 
+/// Tells of whoever is waited for.
+type Teller<'a> = Box<dyn Fn(&Option<Holder>) + 'a>;
+
 /// The manner of waiting for locks: how long, whom to tell, when to give up.
 pub(crate) struct Patience<'a> {
     timeout: Duration,
-    on_wait: Box<dyn Fn(&Option<Holder>) + 'a>,
+    on_wait: Teller<'a>,
     cancelled: Box<dyn Fn() -> bool + 'a>,
 }
 

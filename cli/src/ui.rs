@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-pub(crate) use self::ago::{ago, span};
+pub(crate) use self::ago::ago;
 pub(crate) use self::clean::{clean, clean_block};
 pub(crate) use self::table::{Cell, Column, Look, Table};
 use crate::args::{Color, Format, Global};
@@ -164,6 +164,16 @@ impl Ui {
         ));
     }
 
+    /// Prints a help text that nobody asked for.
+    pub(crate) fn remind(&self, text: &clap::Error) {
+        let text = text.render();
+        self.talk(&if self.color.err {
+            text.ansi().to_string()
+        } else {
+            text.to_string()
+        });
+    }
+
     /// Prints a help text or a version.
     pub(crate) fn help(&self, text: &clap::Error) -> Result<()> {
         let text = text.render();
@@ -198,12 +208,8 @@ impl Ui {
                     clean_block(&error.message)
                 );
                 for cause in &error.causes {
-                    let _ = writeln!(
-                        text,
-                        "  {} {}",
-                        self.tag("because:", AnsiColor::Red),
-                        clean(cause)
-                    );
+                    let cause = clean_block(cause).replace('\n', "\n    ");
+                    let _ = writeln!(text, "  {} {cause}", self.tag("because:", AnsiColor::Red));
                 }
                 for hint in &error.hints {
                     let _ = writeln!(text, "{} {hint}", self.tag("hint:", AnsiColor::Cyan));
@@ -238,6 +244,10 @@ impl Ui {
     }
 
     fn talk(&self, text: &str) {
+        // Where both end at one terminal, what was said first is shown first.
+        if self.terminals.stdout {
+            let _ = self.flush();
+        }
         // With stderr gone there is nobody left to tell.
         let _ = lock(&self.err).write_all(text.as_bytes());
     }

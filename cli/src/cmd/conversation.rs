@@ -3,14 +3,24 @@
 mod archive;
 mod bulk;
 mod edit;
+pub(crate) mod filter;
 mod fork;
+mod grep;
 mod label;
+mod listing;
+mod ls;
 mod mv;
 mod new;
 mod path;
+mod print;
+mod record;
 mod rm;
+mod show;
 mod unarchive;
 mod r#use;
+
+#[cfg(test)]
+mod tests;
 
 group! {
     /// Work with conversations.
@@ -22,6 +32,12 @@ group! {
 commands! {
     /// What can be done with conversations.
     Commands {
+        #[command(visible_alias = "list")]
+        Ls => ls,
+        #[command(visible_alias = "s")]
+        Show => show,
+        #[command(visible_alias = "p")]
+        Print => print,
         Path => path,
         New => new,
         #[command(visible_alias = "f")]
@@ -39,5 +55,7 @@ commands! {
         Archive => archive,
         #[command(visible_alias = "ua")]
         Unarchive => unarchive,
+        #[command(visible_aliases = ["g", "rg"])]
+        Grep => grep,
     }
 }

@@ -85,7 +85,10 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 }
 
 fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) -> Result<Exit> {
-    let exit = match (findings.is_empty(), findings.iter().any(|finding| finding.trouble.damage)) {
+    let exit = match (
+        findings.is_empty(),
+        findings.iter().any(|finding| finding.trouble.damage),
+    ) {
         (true, _) => Exit::DONE,
         (false, false) => Exit::NO,
         (false, true) => Kind::Damaged.exit(),
@@ -99,19 +102,27 @@ fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) ->
         return Ok(exit);
     }
     for mended in &fixed {
-        ctx.ui.line(&format!("mended  {}: {}", clean(&mended.path), clean(&mended.what)))?;
+        ctx.ui
+            .line(&format!("mended  {}: {}", clean(&mended.path), clean(&mended.what)))?;
         ctx.ui.line(&format!("        {}", clean(&mended.how)))?;
     }
     for Finding { trouble, advice } in &findings {
         let head = if trouble.damage { "damage" } else { "oddity" };
-        ctx.ui.line(&format!("{head}  {}: {}", clean(&trouble.place()), clean(&trouble.what)))?;
+        ctx.ui.line(&format!(
+            "{head}  {}: {}",
+            clean(&trouble.place()),
+            clean(&trouble.what)
+        ))?;
         ctx.ui.line(&format!("        {}", clean(advice)))?;
     }
     ctx.ui.note(&match (findings.len(), fixed.len()) {
         (0, 0) => "All is well.".to_owned(),
         (0, mended) => format!("All is well now; {} mended.", count(mended, "thing")),
         (left, _) if fix => format!("{} left, for a person to decide.", count(left, "finding")),
-        (found, _) => format!("{}. `jp doctor --fix` mends what can be mended.", count(found, "finding")),
+        (found, _) => format!(
+            "{}. `jp doctor --fix` mends what can be mended.",
+            count(found, "finding")
+        ),
     });
     Ok(exit)
 }
@@ -127,24 +138,54 @@ fn look(view: &View) -> Result<Vec<Finding>> {
         .collect();
     for lock in orphans(&view.store)? {
         let path = lock.path.display().to_string();
-        findings.push(oddity(Some(lock.id.to_string()), path, "orphaned-lock", "nobody holds this lock", "the next command that writes removes it"));
+        findings.push(oddity(
+            Some(lock.id.to_string()),
+            path,
+            "orphaned-lock",
+            "nobody holds this lock",
+            "the next command that writes removes it",
+        ));
     }
     let sessions = Sessions::of(view)?;
     for path in sessions.stale {
         let path = path.display().to_string();
-        findings.push(oddity(None, path, "stale-session", "its terminal is gone", "the next command that writes removes it"));
+        findings.push(oddity(
+            None,
+            path,
+            "stale-session",
+            "its terminal is gone",
+            "the next command that writes removes it",
+        ));
     }
     for (path, error) in sessions.unreadable {
         let path = path.display().to_string();
-        findings.push(oddity(None, path, "broken-session", &error.to_string(), "remove it; the terminal then forgets what it was on"));
+        findings.push(oddity(
+            None,
+            path,
+            "broken-session",
+            &error.to_string(),
+            "remove it; the terminal then forgets what it was on",
+        ));
     }
     if let Some((path, why)) = broken_link(&view.store) {
         let path = path.display().to_string();
-        findings.push(oddity(None, path, "storage-link", &why, "the next command that writes sets it, unless something else is in its place"));
+        findings.push(oddity(
+            None,
+            path,
+            "storage-link",
+            &why,
+            "the next command that writes sets it, unless something else is in its place",
+        ));
     }
     for path in scratch(&view.store) {
         let path = path.display().to_string();
-        findings.push(oddity(None, path, "leftover", "left behind by a process that is gone", "the next command that writes removes it"));
+        findings.push(oddity(
+            None,
+            path,
+            "leftover",
+            "left behind by a process that is gone",
+            "the next command that writes removes it",
+        ));
     }
     Ok(findings)
 }
@@ -181,7 +222,9 @@ fn advice(what: &What) -> String {
         What::Duplicate => "`jp doctor --fix` puts it with the kept losers of conflicts".to_owned(),
         What::Stranger => "`jp doctor --fix` moves it to the trash; or move it elsewhere yourself".to_owned(),
         What::GarbageParent { .. } => "`jp c mv ID --parent ID` or `--root` says where it belongs".to_owned(),
-        What::MissingParent { .. } => "fine if the parent was never pulled; else `jp c mv ID --root` makes it a root for good".to_owned(),
+        What::MissingParent { .. } => {
+            "fine if the parent was never pulled; else `jp c mv ID --root` makes it a root for good".to_owned()
+        }
         What::Cycle { .. } => "`jp c mv ID --root` breaks the circle for good".to_owned(),
         What::UnmergedSilo => "`jp migrate` merges it now".to_owned(),
     }

@@ -57,15 +57,24 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         ctx.ui.warn(&format!("{} is left alone: {error}", path.display()));
     }
     let now = view.store.now();
-    let old = |age: Duration, at: Option<Timestamp>| {
-        at.is_some_and(|at| now.checked_sub(age).is_ok_and(|limit| at <= limit))
-    };
+    let old =
+        |age: Duration, at: Option<Timestamp>| at.is_some_and(|at| now.checked_sub(age).is_ok_and(|limit| at <= limit));
     let trash: Vec<PathBuf> = match args.trash {
-        Some(age) => trashed(&view).into_iter().filter(|(_, at)| old(age, *at)).map(|(path, _)| path).collect(),
+        Some(age) => trashed(&view)
+            .into_iter()
+            .filter(|(_, at)| old(age, *at))
+            .map(|(path, _)| path)
+            .collect(),
         None => Vec::new(),
     };
     let conflicts: Vec<PathBuf> = match args.conflicts {
-        Some(age) => view.store.conflicts()?.into_iter().filter(|kept| old(age, kept.at)).map(|kept| kept.path).collect(),
+        Some(age) => view
+            .store
+            .conflicts()?
+            .into_iter()
+            .filter(|kept| old(age, kept.at))
+            .map(|kept| kept.path)
+            .collect(),
         None => Vec::new(),
     };
     let mut report = Report {
@@ -133,14 +142,18 @@ impl Report {
 /// What is in the trash of either root, and since when.
 fn trashed(view: &View) -> Vec<(PathBuf, Option<Timestamp>)> {
     let layout = view.store.layout();
-    let trashes = std::iter::once(layout.store.trash()).chain(layout.work.as_ref().map(|work| work.conversations.join(TRASH)));
+    let trashes =
+        std::iter::once(layout.store.trash()).chain(layout.work.as_ref().map(|work| work.conversations.join(TRASH)));
     let paths = trashes.flat_map(|trash| {
         let entries = RealDisk.list(&trash).unwrap_or_default();
         entries.into_iter().map(move |entry| trash.join(entry.name))
     });
     // The note is written when a directory is put there; without one the directory itself has to do.
     let since = |path: &Path| {
-        let stat = RealDisk.stat(&path.join("TRASHED.md")).or_else(|_| RealDisk.stat(path)).ok()?;
+        let stat = RealDisk
+            .stat(&path.join("TRASHED.md"))
+            .or_else(|_| RealDisk.stat(path))
+            .ok()?;
         Timestamp::from_nanosecond(stat.mtime.into()).ok()
     };
     let mut found: Vec<_> = paths.map(|path| (path.clone(), since(&path))).collect();

@@ -42,7 +42,8 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     if args.path.is_none() {
         match Workspace::find(&RealDisk, &cwd) {
             Ok(found) if found.project != cwd => {
-                ctx.ui.note("hint: `jp init .` makes a workspace of this very directory");
+                ctx.ui
+                    .note("hint: `jp init .` makes a workspace of this very directory");
                 return tell(ctx, &found, false);
             }
             // What is wrong with a workspace above is no reason not to have one here.
@@ -51,7 +52,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     }
     let root = cwd.join(args.path.unwrap_or_default());
     fs::create_dir_all(&root).map_err(|error| Error::io("make", &root, &error))?;
-    let root = root.canonicalize().map_err(|error| Error::io("look at", &root, &error))?;
+    let root = root
+        .canonicalize()
+        .map_err(|error| Error::io("look at", &root, &error))?;
     let storage = root.join(STORAGE);
     let conversations = storage.join(CONVERSATIONS);
     fs::create_dir_all(&conversations).map_err(|error| Error::io("make", &conversations, &error))?;

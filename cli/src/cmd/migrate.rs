@@ -47,7 +47,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         let siblings = &store.layout().siblings;
         let elsewhere = |id: &ConversationId| {
             let places = snapshot.store_places.get(id).into_iter().flatten();
-            places.into_iter().any(|place| siblings.iter().any(|silo| place.dir.starts_with(&silo.dir)))
+            places
+                .into_iter()
+                .any(|place| siblings.iter().any(|silo| place.dir.starts_with(&silo.dir)))
         };
         Migrated {
             silos: siblings.len(),

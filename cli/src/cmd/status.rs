@@ -141,7 +141,11 @@ impl Report {
                 path: layout.store.dir.display().to_string(),
                 exists: layout.store.dir.exists(),
                 single_root: layout.is_single_root(),
-                silos: layout.siblings.iter().map(|silo| silo.dir.display().to_string()).collect(),
+                silos: layout
+                    .siblings
+                    .iter()
+                    .map(|silo| silo.dir.display().to_string())
+                    .collect(),
             },
             session: view.store.session().map(|session| Session {
                 key: session.key(),
@@ -153,7 +157,10 @@ impl Report {
             drafts: Vec::new(),
             conflicts: view.store.conflicts()?.into_iter().map(Conflict::from).collect(),
             locks: view.store.locks().list()?.into_iter().map(Lock::from).collect(),
-            problems: problems(&view.store, &view.snapshot)?.iter().map(Trouble::from).collect(),
+            problems: problems(&view.store, &view.snapshot)?
+                .iter()
+                .map(Trouble::from)
+                .collect(),
         })
     }
 
@@ -182,7 +189,12 @@ impl Report {
             external,
             archived,
         } = self.counts;
-        let parts = [(projected, "projected"), (local, "local"), (external, "external"), (archived, "archived")];
+        let parts = [
+            (projected, "projected"),
+            (local, "local"),
+            (external, "external"),
+            (archived, "archived"),
+        ];
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(number, _)| *number > 0)
@@ -197,7 +209,11 @@ impl Report {
         )?;
         for lock in &self.locks {
             let who = lock.pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
-            let state = if lock.held { format!("held{who}") } else { "left behind".to_owned() };
+            let state = if lock.held {
+                format!("held{who}")
+            } else {
+                "left behind".to_owned()
+            };
             say("lock", &format!("{} {state}", lock.id))?;
         }
         for kept in &self.conflicts {
@@ -224,7 +240,10 @@ impl Trouble {
 impl From<&Problem> for Trouble {
     fn from(problem: &Problem) -> Self {
         let (what, place) = match &problem.what {
-            What::Broken { reason, .. } => (reason.reason.clone(), (reason.line > 0).then_some((reason.line, reason.column))),
+            What::Broken { reason, .. } => (
+                reason.reason.clone(),
+                (reason.line > 0).then_some((reason.line, reason.column)),
+            ),
             other => (other.to_string(), None),
         };
         Self {

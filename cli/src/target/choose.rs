@@ -127,7 +127,8 @@ fn ask(ctx: &Ctx<'_>, view: &View, ids: &[ConversationId], filter: &str) -> Resu
 /// Scripts are not guessed for: what might be meant is listed.
 fn unasked(view: &View, ids: &[ConversationId], filter: &str) -> Error {
     if filter.is_empty() {
-        return no_active();
+        return Error::no("there is no terminal at which to choose a conversation")
+            .hint("give an id, or a word such as `last`; `jp c show help` lists the words");
     }
     let told = Error::no(format!("`{}` is not a conversation", clean(filter)));
     if ids.is_empty() {

@@ -12,7 +12,7 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
 }
 
 /// The largest unit that is there once.
-pub(crate) fn span(seconds: u64) -> String {
+fn span(seconds: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (31_557_600, "y"),
         (2_629_800, "mo"),

@@ -4,16 +4,18 @@
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// What stands between two columns at a terminal.
-const GAP: &str = "  ";
-/// The last column is not cut to less than this.
-const LEAST: usize = 8;
+/// How far columns are apart at a terminal, if they fit.
+const GAP: usize = 2;
+/// No column is cut to less than this.
+const LEAST: usize = 6;
 
 /// A column's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
-    pub(crate) name: &'static str,
-    pub(crate) right: bool,
+    name: &'static str,
+    right: bool,
+    /// Whether it is cut when the terminal is too narrow.
+    soft: bool,
 }
 
 /// One field. Its text is clean.
@@ -32,7 +34,7 @@ pub(crate) enum Look {
     Pipe,
 }
 
-/// Rows under columns. Only the last column is cut when the terminal is too narrow.
+/// Rows under columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -41,11 +43,26 @@ pub(crate) struct Table {
 
 impl Column {
     pub(crate) fn left(name: &'static str) -> Self {
-        Self { name, right: false }
+        Self {
+            name,
+            right: false,
+            soft: false,
+        }
     }
 
     pub(crate) fn right(name: &'static str) -> Self {
-        Self { name, right: true }
+        Self {
+            right: true,
+            ..Self::left(name)
+        }
+    }
+
+    /// One with text of any length.
+    pub(crate) fn soft(name: &'static str) -> Self {
+        Self {
+            soft: true,
+            ..Self::left(name)
+        }
     }
 }
 
@@ -89,45 +106,65 @@ impl Table {
     }
 
     fn aligned(&self, width: Option<usize>, color: bool) -> String {
-        let head: Vec<Cell> = self
+        let head = self
             .columns
             .iter()
-            .map(|column| Cell::styled(column.name, Style::new().bold()))
-            .collect();
+            .map(|column| Cell::styled(column.name, Style::new().bold()));
+        let head: Vec<Cell> = head.collect();
+        // A column without a single entry tells a person nothing.
+        let filled = |index: &usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(*index));
+            cells.any(|cell| !cell.text.is_empty())
+        };
+        let shown: Vec<usize> = (0..self.columns.len()).filter(filled).collect();
         let rows = || std::iter::once(&head).chain(&self.rows);
-        let mut widths = vec![0; self.columns.len()];
-        for row in rows() {
-            for (widest, cell) in widths.iter_mut().zip(row) {
-                *widest = (*widest).max(cell.text.width());
-            }
-        }
-        if let (Some(width), Some((last, rest))) = (width, widths.split_last_mut()) {
-            let used: usize = rest.iter().map(|width| width + GAP.len()).sum();
-            *last = (*last).min(width.saturating_sub(used).max(LEAST));
-        }
+        let widest = |&index: &usize| {
+            let cells = rows().filter_map(|row| row.get(index));
+            cells.map(|cell| cell.text.width()).max().unwrap_or(0)
+        };
+        let mut widths: Vec<usize> = shown.iter().map(widest).collect();
+        let gap = self.fit(&shown, &mut widths, width);
         let mut out = String::new();
         for row in rows() {
             let mut line = String::new();
-            for (index, cell) in row.iter().enumerate().take(widths.len()) {
-                let text = shorten(&cell.text, widths[index]);
-                let pad = " ".repeat(widths[index].saturating_sub(text.width()));
-                let (before, after) = if self.columns[index].right {
-                    (&*pad, "")
-                } else {
-                    ("", &*pad)
-                };
+            for (&index, &width) in shown.iter().zip(&widths) {
+                let Some(cell) = row.get(index) else { continue };
+                let text = shorten(&cell.text, width);
+                let pad = " ".repeat(width.saturating_sub(text.width()));
                 let style = if color { cell.style } else { Style::new() };
-                line.push_str(before);
-                line.push_str(&format!("{style}{text}{style:#}"));
-                if index + 1 < row.len() {
-                    line.push_str(after);
-                    line.push_str(GAP);
-                }
+                let text = if text.is_empty() {
+                    text
+                } else {
+                    format!("{style}{text}{style:#}")
+                };
+                line.push_str(&match self.columns[index].right {
+                    true => format!("{pad}{text}"),
+                    false => format!("{text}{pad}"),
+                });
+                line.push_str(&" ".repeat(gap));
             }
             out.push_str(line.trim_end());
             out.push('\n');
         }
         out
+    }
+
+    /// Narrows the widest of the soft columns until all fit; gives the gap between them.
+    fn fit(&self, shown: &[usize], widths: &mut [usize], width: Option<usize>) -> usize {
+        let Some(width) = width else { return GAP };
+        let gaps = shown.len().saturating_sub(1);
+        loop {
+            let used: usize = widths.iter().sum();
+            if used + gaps * GAP <= width {
+                return GAP;
+            }
+            let soft = shown.iter().zip(widths.iter_mut());
+            let soft = soft.filter(|(index, width)| self.columns[**index].soft && **width > LEAST);
+            match soft.map(|(_, width)| width).max() {
+                Some(widest) => *widest -= 1,
+                None => return 1,
+            }
+        }
     }
 }
 
@@ -163,7 +200,7 @@ mod tests {
         let mut table = Table::new([
             Column::left("ID"),
             Column::right("#"),
-            Column::left("Title"),
+            Column::soft("Title"),
         ]);
         table.row(["a".into(), "1".into(), "short".into()]);
         table.row(["日本".into(), "100".into(), "日本語のとても長い題名".into()]);
@@ -190,6 +227,26 @@ c
         });
         assert!(wide.contains("日本語のとても長い題名"));
         assert_eq!(Table::new([Column::left("ID")]).render(look), "");
+        // Even a terminal that is much too narrow leaves something of every column.
+        let narrow = sample().render(Look::Terminal {
+            width: Some(5),
+            color: false,
+        });
+        assert!(narrow.contains("日本 100 日本…"), "{narrow}");
+    }
+
+    #[test]
+    fn empty_columns_are_for_programs() {
+        let mut table = Table::new(["ID", "Origin", "Title"].map(Column::left));
+        table.row(["a".into(), "".into(), "b".into()]);
+        assert_eq!(
+            table.render(Look::Terminal {
+                width: None,
+                color: false
+            }),
+            "ID  Title\na   b\n"
+        );
+        assert_eq!(table.render(Look::Pipe), "a\t\tb\n");
     }
 
     #[test]

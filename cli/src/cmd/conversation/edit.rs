@@ -161,7 +161,10 @@ impl Properties {
                 self.set(meta, now);
                 changed = *meta != before;
             })?;
-            ctx.ui.note(&format!("{id} is {}.", if changed { "changed" } else { "like that already" }));
+            ctx.ui.note(&format!(
+                "{id} is {}.",
+                if changed { "changed" } else { "like that already" }
+            ));
             files.extend(changed.then_some(ManagedFile::Metadata.name()));
         }
         let mut edited = Edited {
@@ -211,7 +214,11 @@ fn toggle(change: &Change<'_>, id: ConversationId, local: Option<bool>) -> Resul
         Some(local) => local,
         None => change.writer.store().snapshot()?.find(id)?.work.is_some(),
     };
-    let projection = if local { Projection::LocalOnly } else { Projection::Projected };
+    let projection = if local {
+        Projection::LocalOnly
+    } else {
+        Projection::Projected
+    };
     let toggled = change.patiently(Some(id), |writer, wait| writer.toggle(id, projection, wait))?;
     Ok((local, toggled))
 }

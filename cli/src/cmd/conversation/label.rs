@@ -83,7 +83,9 @@ impl Labels {
         let labels = meta.into_iter().flat_map(Meta::labels);
         Self {
             id: id.to_string(),
-            labels: labels.map(|(key, value)| (key.to_owned(), Value::from(value))).collect(),
+            labels: labels
+                .map(|(key, value)| (key.to_owned(), Value::from(value)))
+                .collect(),
         }
     }
 

@@ -92,6 +92,8 @@ fn touch(ctx: &Ctx<'_>, change: &Change<'_>, view: &View, id: ConversationId) {
         .and_then(|guard| change.writer.edit(&guard, |meta| meta.set_last_activated_at(now)));
     match touched {
         Ok(()) | Err(StoreError::Locked { .. }) => {}
-        Err(error) => ctx.ui.warn(&format!("its time of activation is not updated: {}", whole(&error))),
+        Err(error) => ctx
+            .ui
+            .warn(&format!("its time of activation is not updated: {}", whole(&error))),
     }
 }

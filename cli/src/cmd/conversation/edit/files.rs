@@ -47,7 +47,8 @@ pub(super) fn edit(
         }
         let path = managed(dir.path(), file);
         if bytes.is_some() || !wanted.is_empty() {
-            fs::write(&path, bytes.as_deref().unwrap_or_default()).map_err(|error| Error::io("write", &path, &error))?;
+            fs::write(&path, bytes.as_deref().unwrap_or_default())
+                .map_err(|error| Error::io("write", &path, &error))?;
         }
         before.push((file, bytes));
     }
@@ -61,7 +62,10 @@ pub(super) fn edit(
         }
         let unsound = match changed(dir.path(), &before)? {
             news if news.is_empty() => return Ok(Vec::new()),
-            news => match news.iter().find_map(|(file, bytes)| Some((*file, check(*file, bytes).err()?))) {
+            news => match news
+                .iter()
+                .find_map(|(file, bytes)| Some((*file, check(*file, bytes).err()?)))
+            {
                 Some((file, reason)) => {
                     let path = managed(dir.path(), file);
                     let place = match reason.line {
@@ -71,7 +75,9 @@ pub(super) fn edit(
                     Error::new(Kind::Damaged, format!("{place}: {}", reason.reason))
                 }
                 None => {
-                    let written = news.iter().try_for_each(|(file, bytes)| change.writer.replace(&guard, *file, bytes));
+                    let written = news
+                        .iter()
+                        .try_for_each(|(file, bytes)| change.writer.replace(&guard, *file, bytes));
                     match written {
                         Ok(()) => return Ok(news.iter().map(|(file, _)| file.name()).collect()),
                         Err(error @ jp_store::Error::Unprojected { .. }) => return Err(error.into()),
@@ -162,7 +168,9 @@ fn open(ctx: &Ctx<'_>, paths: &[PathBuf]) -> Result<()> {
         // What an editor has to say is not data.
         command.stdout(Stdio::from(io::stderr()));
     }
-    let ended = command.status().map_err(|error| Error::no("cannot start `sh` for the editor").because(&error))?;
+    let ended = command
+        .status()
+        .map_err(|error| Error::no("cannot start `sh` for the editor").because(&error))?;
     // Ctrl-C in the editor is the editor's.
     ctx.signals.forget();
     if ended.success() {
