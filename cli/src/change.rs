@@ -4,7 +4,7 @@
 use jp_store::lock::{Guard, Wait};
 use jp_store::session::Session;
 use jp_store::store::Store;
-use jp_store::writer::{Migrated, Tidied, Writer};
+use jp_store::writer::{Migrated, Writer};
 use jp_store::{ConversationId, Error as StoreError};
 
 use crate::ctx::Ctx;
@@ -38,7 +38,12 @@ pub(crate) fn with_migration<T>(
     let change = Change { ctx, writer };
     let result = work(&change, migrated);
     match change.writer.tidy() {
-        Ok(tidied) => tell_failures(ctx.ui, &tidied),
+        Ok(tidied) => {
+            // No business of this command's; `jp doctor` names it too.
+            for (_, error) in &tidied.failed {
+                tracing::info!("session file left alone: {}", whole(error));
+            }
+        }
         Err(error) => ctx.ui.warn(&format!("not everything was tidied up: {}", whole(&error))),
     }
     result
@@ -107,41 +112,35 @@ pub(crate) fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What a migration did, in one line; `None` if nothing.
-pub(crate) fn migration(migrated: &Migrated) -> Option<String> {
-    let parts = [
-        (migrated.silos > 0).then(|| format!("merged {} into the store", count(migrated.silos, "other silo"))),
-        (!migrated.moved.is_empty()).then(|| format!("moved {}", count(migrated.moved.len(), "conversation"))),
-        (!migrated.conflicts.is_empty()).then(|| {
-            format!(
-                "kept {} under conflicts/",
-                count(migrated.conflicts.len(), "older copy").replace("copys", "copies")
-            )
-        }),
-        (!migrated.imported.is_empty()).then(|| {
-            format!(
-                "imported {} from the workspace",
-                count(migrated.imported.len(), "conversation")
-            )
-        }),
-    ];
-    let parts: Vec<_> = parts.into_iter().flatten().collect();
+/// What a migration did, or is going to do, in one line; `None` if nothing.
+pub(crate) fn migration(migrated: &Migrated, done: bool) -> Option<String> {
+    let verb = |before: &'static str, after: &'static str| if done { after } else { before };
+    let conversations = |ids: &[ConversationId]| count(ids.len(), "conversation");
+    let mut parts = Vec::new();
+    if migrated.silos > 0 {
+        let silos = count(migrated.silos, "other silo");
+        parts.push(format!("{} {silos} into the store", verb("merge", "merged")));
+    }
+    if !migrated.moved.is_empty() {
+        parts.push(format!("{} {}", verb("move", "moved"), conversations(&migrated.moved)));
+    }
+    if !migrated.conflicts.is_empty() {
+        let conflicts = conversations(&migrated.conflicts);
+        parts.push(format!("{} the older copy of {conflicts} under conflicts/", verb("keep", "kept")));
+    }
+    if !migrated.imported.is_empty() {
+        let imported = conversations(&migrated.imported);
+        parts.push(format!("{} {imported} from the workspace", verb("import", "imported")));
+    }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn tell_migration(ui: &Ui, migrated: &Migrated) {
-    if let Some(text) = migration(migrated) {
+    if let Some(text) = migration(migrated, true) {
         ui.note(&format!("Migration: {text}."));
     }
     for left in &migrated.refused {
         ui.warn(&format!("not migrated: {}", clean(left)));
-    }
-}
-
-fn tell_failures(ui: &Ui, tidied: &Tidied) {
-    for (path, error) in &tidied.failed {
-        let text = format!("session file left alone: {}: {}", path.display(), whole(error));
-        ui.warn(&clean(&text));
     }
 }
 

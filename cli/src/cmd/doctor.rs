@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::leftovers::{Sessions, broken_link, orphans, scratch};
 use super::status::Trouble;
-use crate::change::{change, count};
+use crate::change::{change, count, whole};
 use crate::ctx::{Ctx, View};
 use crate::error::{Exit, Kind, Result};
 use crate::ui::clean;
@@ -66,6 +66,8 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
             Ok(())
         })?;
         let left = look(&ctx.view()?)?;
+        // What is still there is not mended, whatever was done about it.
+        fixed.retain(|mended: &Mended| !left.iter().any(|finding| finding.trouble.place() == mended.path));
         // What is gone and was not mended by name went with getting ready or with tidying up.
         for gone in before.iter().map(|finding| &finding.trouble) {
             let is = |path: &str| path == gone.path || path == gone.place();
@@ -159,11 +161,13 @@ fn look(view: &View) -> Result<Vec<Finding>> {
     }
     for (path, error) in sessions.unreadable {
         let path = path.display().to_string();
+        let error = whole(&error);
+        let why = error.strip_prefix(&format!("{path}: ")).unwrap_or(&error);
         findings.push(oddity(
             None,
             path,
             "broken-session",
-            &error.to_string(),
+            why,
             "remove it; the terminal then forgets what it was on",
         ));
     }

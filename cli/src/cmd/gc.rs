@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jp_store::ConversationId;
-use jp_store::disk::{Disk, RealDisk};
+use jp_store::disk::{Disk as _, RealDisk};
 use jp_store::layout::TRASH;
 use jp_store::time::Timestamp;
 use jp_store::writer::expired;
 use serde::Serialize;
 
 use super::leftovers::{Sessions, orphans};
-use crate::change::change;
+use crate::change::{change, whole};
 use crate::ctx::{Ctx, View};
 use crate::error::{Error, Exit, Result};
 
@@ -53,8 +53,8 @@ struct Report {
 pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let view = ctx.view()?;
     let sessions = Sessions::of(&view)?;
-    for (path, error) in &sessions.unreadable {
-        ctx.ui.warn(&format!("{} is left alone: {error}", path.display()));
+    for (_, error) in &sessions.unreadable {
+        ctx.ui.warn(&format!("session file left alone: {}", whole(error)));
     }
     let now = view.store.now();
     let old =

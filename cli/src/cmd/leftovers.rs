@@ -60,7 +60,7 @@ pub(crate) fn orphans(store: &Store) -> Result<Vec<LockInfo>> {
 /// Half-written files of processes that are gone, and anything else in the scratch directories that is nobody's.
 pub(crate) fn scratch(store: &Store) -> Vec<PathBuf> {
     let layout = store.layout();
-    let dirs = std::iter::once(layout.store.tmp()).chain(layout.work.as_ref().map(|work| work.tmp()));
+    let dirs = std::iter::once(layout.store.tmp()).chain(layout.work.as_ref().map(jp_store::layout::WorkRoot::tmp));
     let names = dirs.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
     let mut left: Vec<_> = names.map(|entry| entry.path()).filter(|path| !in_use(path)).collect();
     left.sort();

@@ -73,9 +73,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 }
 
 fn tell(ctx: &Ctx<'_>, migrated: &Migrated, dry_run: bool) -> Result<Exit> {
-    match migration(migrated) {
-        Some(text) if dry_run => ctx.ui.note(&format!("To be done: {text}.")),
-        Some(text) => ctx.ui.note(&format!("Done: {text}.")),
+    match migration(migrated, !dry_run) {
+        Some(text) if dry_run => ctx.ui.note(&format!("It would {text}.")),
+        Some(text) => ctx.ui.note(&format!("Migration: {text}.")),
         None if migrated.refused.is_empty() => ctx.ui.note("There is nothing to migrate."),
         None => {}
     }

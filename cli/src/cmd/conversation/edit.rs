@@ -230,7 +230,12 @@ fn tell(ctx: &Ctx<'_>, id: ConversationId, local: bool, toggled: &Toggled) {
         (false, true) => "is shown here now",
         (false, false) => "is shown here already",
     };
-    let verb = if local { "hidden" } else { "shown" };
+    let verb = match (local, toggled.ancestors.len() + toggled.descendants.len()) {
+        (true, 1) => "is hidden",
+        (true, _) => "are hidden",
+        (false, 1) => "is shown",
+        (false, _) => "are shown",
+    };
     let others: Vec<String> = [(&toggled.ancestors, "above it"), (&toggled.descendants, "beneath it")]
         .into_iter()
         .filter(|(ids, _)| !ids.is_empty())

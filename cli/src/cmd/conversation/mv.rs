@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::bulk::named;
 use crate::change::change;
 use crate::ctx::Ctx;
-use crate::error::{Exit, Result};
+use crate::error::{Error, Exit, Result};
 use crate::target::{Targets, one};
 
 /// Move conversations in the tree.
@@ -53,7 +53,14 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let (moved, exit) = change(ctx, &view.store, |change| {
         change.each(&ids, |id| {
             let guard = change.lock(id)?;
-            change.writer.reparent(&guard, parent)?;
+            change.writer.reparent(&guard, parent).map_err(|error| match (error, parent) {
+                (error @ jp_store::Error::Refused(_), Some(parent)) if !view.snapshot.is_visible(parent) => {
+                    Error::from(error)
+                        .hint(format!("`jp c edit {parent} --local=false` shows the parent here"))
+                        .hint(format!("`jp c edit {id} --local=true` hides the child"))
+                }
+                (error, _) => error.into(),
+            })?;
             ctx.ui.note(&match parent {
                 Some(parent) => format!("{} is beneath {} now.", named(&view, id), named(&view, parent)),
                 None => format!("{} is a root now.", named(&view, id)),
