@@ -63,14 +63,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// When to use colour.
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t,
-        value_name = "WHEN",
-        hide_default_value = true
-    )]
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_default_value = true)]
     pub(crate) color: Color,
 }
 
@@ -100,11 +93,7 @@ pub(crate) enum Color {
 
 /// The command line as clap sees it.
 pub(crate) fn command(ui: &Ui) -> clap::Command {
-    let color = if ui.color() {
-        clap::ColorChoice::Always
-    } else {
-        clap::ColorChoice::Never
-    };
+    let color = if ui.color() { clap::ColorChoice::Always } else { clap::ColorChoice::Never };
     let command = Cli::command().color(color);
     match ui.width() {
         Some(width) => command.term_width(width.min(120)),
@@ -114,17 +103,9 @@ pub(crate) fn command(ui: &Ui) -> clap::Command {
 
 /// Whether a command line, well-formed or not, asks for JSON.
 pub(crate) fn asks_for_json(args: &[OsString]) -> bool {
-    let words: Vec<&str> = args
-        .iter()
-        .map_while(|arg| arg.to_str())
-        .take_while(|arg| *arg != "--")
-        .collect();
-    words
-        .iter()
-        .any(|word| matches!(*word, "--json" | "--format=json" | "-Fjson" | "-F=json"))
-        || words
-            .windows(2)
-            .any(|pair| matches!(pair, ["-F" | "--format", "json"]))
+    let words: Vec<&str> = args.iter().map_while(|arg| arg.to_str()).take_while(|arg| *arg != "--").collect();
+    words.iter().any(|word| matches!(*word, "--json" | "--format=json" | "-Fjson" | "-F=json"))
+        || words.windows(2).any(|pair| matches!(pair, ["-F" | "--format", "json"]))
 }
 
 #[cfg(test)]
@@ -142,26 +123,14 @@ mod tests {
         let mut open = vec![Cli::command()];
         while let Some(command) = open.pop() {
             let name = command.get_name().to_owned();
-            let about = command
-                .get_about()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            assert!(
-                !about.is_empty() && !about.contains('\n'),
-                "{name}: {about:?}"
-            );
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!about.is_empty() && !about.contains('\n'), "{name}: {about:?}");
             if command.has_subcommands() {
                 open.extend(command.get_subcommands().cloned());
             } else {
-                let help = command
-                    .get_after_help()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(help.starts_with("Examples:\n"), "{name} shows no examples");
-                assert!(
-                    command.get_long_about().is_some(),
-                    "{name} has no description"
-                );
+                assert!(command.get_long_about().is_some(), "{name} has no description");
             }
         }
     }

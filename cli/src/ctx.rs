@@ -41,18 +41,8 @@ pub(crate) struct Locked<'a> {
 }
 
 impl<'a> Ctx<'a> {
-    pub(crate) fn new(
-        env: &'a Env,
-        ui: &'a Ui,
-        signals: &'a Signals,
-        workspace: Option<OsString>,
-    ) -> Self {
-        Self {
-            env,
-            ui,
-            signals,
-            workspace,
-        }
+    pub(crate) fn new(env: &'a Env, ui: &'a Ui, signals: &'a Signals, workspace: Option<OsString>) -> Self {
+        Self { env, ui, signals, workspace }
     }
 
     /// Opens the workspace that is meant.
@@ -65,11 +55,9 @@ impl<'a> Ctx<'a> {
             Ok(path) => Ok(Store::open(around, &path)?),
             Err(error) => match named.to_str().and_then(WorkspaceId::parse) {
                 Some(id) => Ok(Store::open_by_id(around, &id)?),
-                None => Err(
-                    Error::no(format!("no workspace {}", named.to_string_lossy()))
-                        .because(&error)
-                        .hint("`--workspace` takes a directory or a five-character workspace id"),
-                ),
+                None => Err(Error::no(format!("no workspace {}", named.to_string_lossy()))
+                    .because(&error)
+                    .hint("`--workspace` takes a directory or a five-character workspace id")),
             },
         }
     }
@@ -81,25 +69,18 @@ impl<'a> Ctx<'a> {
         let mapping = match store.session() {
             Some(session) => store.sessions().load(session).unwrap_or_else(|error| {
                 // A terminal without a memory can still be worked in.
-                self.ui
-                    .warn(&format!("this terminal's session is not used: {error}"));
+                self.ui.warn(&format!("this terminal's session is not used: {error}"));
                 None
             }),
             None => None,
         };
-        Ok(View {
-            store,
-            snapshot,
-            mapping,
-            locked: OnceLock::new(),
-        })
+        Ok(View { store, snapshot, mapping, locked: OnceLock::new() })
     }
 
     /// The working directory.
     pub(crate) fn cwd(&self) -> Result<PathBuf> {
         self.env.cwd.clone().ok_or_else(|| {
-            Error::no("the working directory is gone")
-                .hint("change to one that exists, or use `--workspace`")
+            Error::no("the working directory is gone").hint("change to one that exists, or use `--workspace`")
         })
     }
 
@@ -112,9 +93,7 @@ impl<'a> Ctx<'a> {
     pub(crate) fn lock(&self, store: &Store, id: ConversationId) -> Result<Locked<'a>> {
         let patience = self.patience(Some(id))?;
         let hold = self.signals.hold();
-        let guard = store
-            .locks()
-            .acquire(id, &store.holder(), &patience.wait())?;
+        let guard = store.locks().acquire(id, &store.holder(), &patience.wait())?;
         Ok(Locked { guard, _hold: hold })
     }
 }
@@ -137,23 +116,13 @@ impl View {
 
     /// Every live conversation this terminal has been on, latest first.
     pub(crate) fn session_ids(&self) -> Vec<ConversationId> {
-        let history = self
-            .mapping
-            .iter()
-            .flat_map(Mapping::history)
-            .map(Entry::id);
-        history
-            .filter(|&id| self.standing(id) == Standing::Live)
-            .collect()
+        let history = self.mapping.iter().flat_map(Mapping::history).map(Entry::id);
+        history.filter(|&id| self.standing(id) == Standing::Live).collect()
     }
 
     /// Whether a conversation is there, and where.
     pub(crate) fn standing(&self, id: ConversationId) -> Standing {
-        match self
-            .snapshot
-            .get(id)
-            .map(|conversation| conversation.partition)
-        {
+        match self.snapshot.get(id).map(|conversation| conversation.partition) {
             Some(Partition::Live) => Standing::Live,
             Some(Partition::Archived) => Standing::Archived,
             None => Standing::Gone,
@@ -164,11 +133,7 @@ impl View {
     pub(crate) fn is_locked(&self, id: ConversationId) -> bool {
         let held = || {
             let locks = self.store.locks().list().unwrap_or_default();
-            let mut ids: Vec<_> = locks
-                .iter()
-                .filter(|lock| lock.state == State::Held)
-                .map(|lock| lock.id)
-                .collect();
+            let mut ids: Vec<_> = locks.iter().filter(|lock| lock.state == State::Held).map(|lock| lock.id).collect();
             ids.sort();
             ids
         };

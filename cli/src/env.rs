@@ -99,12 +99,7 @@ fn data_dir(var: &Vars<'_>, cwd: Option<&Path>) -> Option<PathBuf> {
     let text = |name| var(name).and_then(|value| value.into_string().ok());
     let chosen = text("JP_USER_DATA_DIR")
         .map(PathBuf::from)
-        .or_else(|| {
-            text("XDG_DATA_HOME")
-                .map(PathBuf::from)
-                .filter(|dir| dir.is_absolute())
-                .map(|dir| dir.join("jp"))
-        })
+        .or_else(|| text("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute()).map(|dir| dir.join("jp")))
         .or_else(|| var("HOME").map(|home| Path::new(&home).join(".local/share/jp")))?;
     // A relative one is relative to where we are; made absolute once, so that every path printed is.
     Some(cwd.map_or(chosen.clone(), |cwd| cwd.join(chosen)))
@@ -112,15 +107,8 @@ fn data_dir(var: &Vars<'_>, cwd: Option<&Path>) -> Option<PathBuf> {
 
 fn hints(var: &Vars<'_>, getsid: Option<i32>) -> Hints {
     let text = |name: &str| var(name).and_then(|value| value.into_string().ok());
-    let terminal = TERMINAL_VARIABLES
-        .into_iter()
-        .filter_map(|name| Some((name.to_owned(), text(name)?)));
-    Hints {
-        jp_session: text("JP_SESSION"),
-        getsid,
-        hwnd: None,
-        terminal: terminal.collect(),
-    }
+    let terminal = TERMINAL_VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), text(name)?)));
+    Hints { jp_session: text("JP_SESSION"), getsid, hwnd: None, terminal: terminal.collect() }
 }
 
 fn session_leader() -> Option<i32> {
@@ -136,11 +124,7 @@ fn wants_color(var: &Vars<'_>) -> bool {
 }
 
 fn columns(var: &Vars<'_>) -> Option<usize> {
-    var("COLUMNS")?
-        .to_str()?
-        .parse()
-        .ok()
-        .filter(|&columns| columns > 0)
+    var("COLUMNS")?.to_str()?.parse().ok().filter(|&columns| columns > 0)
 }
 
 fn terminal_width() -> Option<usize> {
@@ -154,9 +138,7 @@ mod tests {
     fn vars<'a>(list: &'a [(&'a str, &'a [u8])]) -> impl Fn(&str) -> Option<OsString> + 'a {
         use std::os::unix::ffi::OsStrExt as _;
         move |name| {
-            let found = list
-                .iter()
-                .find(|(key, value)| *key == name && !value.is_empty());
+            let found = list.iter().find(|(key, value)| *key == name && !value.is_empty());
             found.map(|(_, value)| OsStr::from_bytes(value).to_owned())
         }
     }
@@ -169,29 +151,13 @@ mod tests {
         };
         check(&[], None);
         check(&[("HOME", b"/home/ada")], Some("/home/ada/.local/share/jp"));
-        check(
-            &[("HOME", b"/home/ada"), ("XDG_DATA_HOME", b"/xdg")],
-            Some("/xdg/jp"),
-        );
-        check(
-            &[("HOME", b"/home/ada"), ("XDG_DATA_HOME", b"xdg")],
-            Some("/home/ada/.local/share/jp"),
-        );
-        check(
-            &[("XDG_DATA_HOME", b"/xdg"), ("JP_USER_DATA_DIR", b"/mine")],
-            Some("/mine"),
-        );
+        check(&[("HOME", b"/home/ada"), ("XDG_DATA_HOME", b"/xdg")], Some("/xdg/jp"));
+        check(&[("HOME", b"/home/ada"), ("XDG_DATA_HOME", b"xdg")], Some("/home/ada/.local/share/jp"));
+        check(&[("XDG_DATA_HOME", b"/xdg"), ("JP_USER_DATA_DIR", b"/mine")], Some("/mine"));
         check(&[("JP_USER_DATA_DIR", b"mine")], Some("/here/mine"));
+        check(&[("JP_USER_DATA_DIR", b""), ("XDG_DATA_HOME", b"/xdg")], Some("/xdg/jp"));
         check(
-            &[("JP_USER_DATA_DIR", b""), ("XDG_DATA_HOME", b"/xdg")],
-            Some("/xdg/jp"),
-        );
-        check(
-            &[
-                ("JP_USER_DATA_DIR", b"/\xff"),
-                ("XDG_DATA_HOME", b"/\xff"),
-                ("HOME", b"/h"),
-            ],
+            &[("JP_USER_DATA_DIR", b"/\xff"), ("XDG_DATA_HOME", b"/\xff"), ("HOME", b"/h")],
             Some("/h/.local/share/jp"),
         );
     }
@@ -203,46 +169,21 @@ mod tests {
             assert_eq!(found.as_deref().unwrap_or("none"), expected, "{list:?}");
         };
         check(&[], None, "none");
-        check(
-            &[("JP_SESSION", b"1234")],
-            Some(77),
-            "env-JP_SESSION-03ac674216f3e15c",
-        );
-        check(
-            &[("JP_SESSION", b"\xff"), ("TMUX_PANE", b"%3")],
-            Some(77),
-            "getsid-77",
-        );
-        check(
-            &[("WEZTERM_PANE", b"1"), ("TMUX_PANE", b"%3")],
-            None,
-            "env-TMUX_PANE-cb00ccd344b9bcfa",
-        );
+        check(&[("JP_SESSION", b"1234")], Some(77), "env-JP_SESSION-03ac674216f3e15c");
+        check(&[("JP_SESSION", b"\xff"), ("TMUX_PANE", b"%3")], Some(77), "getsid-77");
+        check(&[("WEZTERM_PANE", b"1"), ("TMUX_PANE", b"%3")], None, "env-TMUX_PANE-cb00ccd344b9bcfa");
     }
 
     #[test]
     fn editors() {
         let check = |list: &[(&str, &[u8])], expected: Option<&str>| {
-            assert_eq!(
-                editor(&vars(list)).as_deref(),
-                expected.map(OsStr::new),
-                "{list:?}"
-            );
+            assert_eq!(editor(&vars(list)).as_deref(), expected.map(OsStr::new), "{list:?}");
         };
         check(&[], None);
         check(&[("EDITOR", b"vi")], Some("vi"));
-        check(
-            &[("EDITOR", b"vi"), ("VISUAL", b"code -w")],
-            Some("code -w"),
-        );
-        check(
-            &[("EDITOR", b"vi"), ("VISUAL", b""), ("JP_EDITOR", b"")],
-            Some("vi"),
-        );
-        check(
-            &[("EDITOR", b"vi"), ("VISUAL", b"code"), ("JP_EDITOR", b"hx")],
-            Some("hx"),
-        );
+        check(&[("EDITOR", b"vi"), ("VISUAL", b"code -w")], Some("code -w"));
+        check(&[("EDITOR", b"vi"), ("VISUAL", b""), ("JP_EDITOR", b"")], Some("vi"));
+        check(&[("EDITOR", b"vi"), ("VISUAL", b"code"), ("JP_EDITOR", b"hx")], Some("hx"));
     }
 
     #[test]

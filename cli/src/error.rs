@@ -63,12 +63,7 @@ pub(crate) struct Error {
 
 impl Error {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            causes: Vec::new(),
-            hints: Vec::new(),
-        }
+        Self { kind, message: message.into(), causes: Vec::new(), hints: Vec::new() }
     }
 
     /// The answer is no.
@@ -118,9 +113,7 @@ impl From<StoreError> for Error {
             | StoreError::Invalid { .. }
             | StoreError::Malformed { .. }
             | StoreError::Unprojected { .. } => Kind::Damaged,
-            StoreError::NoWorkspace { .. }
-            | StoreError::NotFound { .. }
-            | StoreError::Refused(_) => Kind::No,
+            StoreError::NoWorkspace { .. } | StoreError::NotFound { .. } | StoreError::Refused(_) => Kind::No,
             StoreError::Locked { .. } => Kind::Locked,
             StoreError::Interrupted => Kind::Interrupted,
         };
@@ -184,27 +177,13 @@ mod tests {
         let id = jp_store::ConversationId::new(5).unwrap();
         let path = PathBuf::from("/p/.jp/.id");
         check(StoreError::NoWorkspace { start: "/".into() }, 1, "jp init");
-        check(
-            StoreError::Malformed {
-                path,
-                reason: "bad".into(),
-            },
-            4,
-            "git checkout .jp/.id",
-        );
+        check(StoreError::Malformed { path, reason: "bad".into() }, 4, "git checkout .jp/.id");
         check(StoreError::NotFound { id }, 1, "jp c ls");
         check(StoreError::Locked { id, holder: None }, 3, "jp lock ls");
         check(StoreError::Interrupted, 130, "");
         check(StoreError::Refused("no".into()), 1, "");
         let source = io::Error::from_raw_os_error(13);
-        let told = Error::from(StoreError::Io {
-            verb: "read",
-            path: "/x".into(),
-            source,
-        });
-        assert_eq!(
-            (told.message.as_str(), told.causes.len(), told.kind),
-            ("cannot read /x", 1, Kind::Damaged)
-        );
+        let told = Error::from(StoreError::Io { verb: "read", path: "/x".into(), source });
+        assert_eq!((told.message.as_str(), told.causes.len(), told.kind), ("cannot read /x", 1, Kind::Damaged));
     }
 }

@@ -44,9 +44,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, env: Env, mut ui: Ui) -> Ex
         Ok(Parsed::Answered(exit)) => Ok(exit),
         Err(error) => Err(error),
     };
-    let exit = exit
-        .and_then(|exit| ui.flush().map(|()| exit))
-        .unwrap_or_else(|error| ui.fail(&error));
+    let exit = exit.and_then(|exit| ui.flush().map(|()| exit)).unwrap_or_else(|error| ui.fail(&error));
     ExitCode::from(exit.0)
 }
 

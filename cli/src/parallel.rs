@@ -40,10 +40,7 @@ mod tests {
     fn order_is_kept() {
         for n in [0, 1, 7, 8, 1000] {
             let items: Vec<usize> = (0..n).collect();
-            assert_eq!(
-                super::map(&items, |item| item * 2),
-                items.iter().map(|item| item * 2).collect::<Vec<_>>()
-            );
+            assert_eq!(super::map(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
         }
     }
 }

@@ -35,10 +35,7 @@ pub(crate) struct Hold<'a> {
 
 impl Signals {
     pub(crate) fn install() -> Result<Self> {
-        let signals = Self {
-            ends: Arc::new(AtomicBool::new(true)),
-            interrupted: Arc::new(AtomicBool::new(false)),
-        };
+        let signals = Self { ends: Arc::new(AtomicBool::new(true)), interrupted: Arc::new(AtomicBool::new(false)) };
         // Handlers run in the order of registration, so the flag is set only by a signal that did not end the process.
         flag::register_conditional_shutdown(SIGINT, 130, signals.ends.clone())
             .and_then(|_| flag::register(SIGINT, signals.interrupted.clone()))
@@ -48,10 +45,7 @@ impl Signals {
 
     /// Puts Ctrl-C off until the result is dropped.
     pub(crate) fn hold(&self) -> Hold<'_> {
-        Hold {
-            signals: self,
-            before: self.ends.swap(false, Ordering::SeqCst),
-        }
+        Hold { signals: self, before: self.ends.swap(false, Ordering::SeqCst) }
     }
 
     /// Whether there was a Ctrl-C.
@@ -61,11 +55,7 @@ impl Signals {
 
     /// Fails if there was a Ctrl-C.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.interrupted() {
-            Err(Error::interrupted())
-        } else {
-            Ok(())
-        }
+        if self.interrupted() { Err(Error::interrupted()) } else { Ok(()) }
     }
 
     /// Forgets a Ctrl-C that was meant for a child process.
@@ -93,11 +83,7 @@ pub(crate) struct Patience<'a> {
 impl Patience<'_> {
     /// What the store wants to be told.
     pub(crate) fn wait(&self) -> Wait<'_> {
-        Wait {
-            timeout: self.timeout,
-            on_wait: &*self.on_wait,
-            cancelled: &*self.cancelled,
-        }
+        Wait { timeout: self.timeout, on_wait: &*self.on_wait, cancelled: &*self.cancelled }
     }
 }
 
@@ -110,21 +96,11 @@ pub(crate) fn wait<'a>(
 ) -> Result<Patience<'a>> {
     let timeout = timeout(env)?;
     let on_wait = move |holder: &Option<Holder>| {
-        let what = id.map_or_else(
-            || "a conversation".to_owned(),
-            |id| format!("conversation {id}"),
-        );
-        let who = holder
-            .as_ref()
-            .map(|holder| format!(" (held by {holder})"))
-            .unwrap_or_default();
+        let what = id.map_or_else(|| "a conversation".to_owned(), |id| format!("conversation {id}"));
+        let who = holder.as_ref().map(|holder| format!(" (held by {holder})")).unwrap_or_default();
         ui.note(&format!("Waiting for lock on {what}{who}..."));
     };
-    Ok(Patience {
-        timeout,
-        on_wait: Box::new(on_wait),
-        cancelled: Box::new(|| signals.interrupted()),
-    })
+    Ok(Patience { timeout, on_wait: Box::new(on_wait), cancelled: Box::new(|| signals.interrupted()) })
 }
 
 fn timeout(env: &Env) -> Result<Duration> {
@@ -132,11 +108,8 @@ fn timeout(env: &Env) -> Result<Duration> {
         return Ok(PATIENCE);
     };
     let bad = || {
-        Error::usage(format!(
-            "JP_LOCK_DURATION is not a duration: {}",
-            typed.to_string_lossy()
-        ))
-        .hint("such as `10s`, `2m`, `1h`; `0` does not wait at all")
+        Error::usage(format!("JP_LOCK_DURATION is not a duration: {}", typed.to_string_lossy()))
+            .hint("such as `10s`, `2m`, `1h`; `0` does not wait at all")
     };
     let text = typed.to_str().ok_or_else(bad)?.trim();
     if text == "0" {

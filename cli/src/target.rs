@@ -105,8 +105,7 @@ impl Target {
     /// Reads a word.
     pub(crate) fn parse(word: &OsStr) -> Self {
         let Some(text) = word.to_str() else {
-            return from_path(word)
-                .unwrap_or_else(|| Self::Search(word.to_string_lossy().into_owned()));
+            return from_path(word).unwrap_or_else(|| Self::Search(word.to_string_lossy().into_owned()));
         };
         match text {
             "." | "active" => Self::Active,
@@ -139,21 +138,17 @@ impl Target {
     pub(crate) fn resolve(&self, view: &View) -> Result<Found> {
         let one = |found: Option<ConversationId>, missing: &str| match found {
             Some(id) => Ok(Found::Ids(vec![id])),
-            None => Err(Error::no(missing)
-                .hint("`jp c ls` lists the conversations, `jp c show help` the words")),
+            None => Err(Error::no(missing).hint("`jp c ls` lists the conversations, `jp c show help` the words")),
         };
         let snapshot = &view.snapshot;
         let latest = |partition, when: fn(&Conversation) -> Option<jp_store::time::Timestamp>| {
-            let dated = snapshot
-                .partition(partition)
-                .filter_map(|it| Some((when(it)?, it.id)));
+            let dated = snapshot.partition(partition).filter_map(|it| Some((when(it)?, it.id)));
             dated.max().map(|(_, id)| id)
         };
-        let from_active =
-            |find: &dyn Fn(ConversationId) -> Option<ConversationId>| match view.active() {
-                Some(active) => one(find(active), &format!("{active} has no parent")),
-                None => Err(no_active()),
-            };
+        let from_active = |find: &dyn Fn(ConversationId) -> Option<ConversationId>| match view.active() {
+            Some(active) => one(find(active), &format!("{active} has no parent")),
+            None => Err(no_active()),
+        };
         match self {
             Self::Id(id) => view.find(*id).map(|found| Found::Ids(vec![found.id])),
             Self::Loose(id, text) => match snapshot.get(*id) {
@@ -164,36 +159,20 @@ impl Target {
                 None => Ok(Found::Choice(search(view, text), text.clone())),
             },
             Self::Active => one(view.active(), "this terminal has no active conversation"),
-            Self::Previous => one(
-                view.previous(),
-                "this terminal has no previous conversation",
-            ),
-            Self::Recent => one(
-                latest(Partition::Live, |it| Some(it.last_activated_at())),
-                "there are no conversations",
-            ),
-            Self::Newest => one(
-                latest(Partition::Live, |it| Some(it.id.timestamp())),
-                "there are no conversations",
-            ),
+            Self::Previous => one(view.previous(), "this terminal has no previous conversation"),
+            Self::Recent => {
+                one(latest(Partition::Live, |it| Some(it.last_activated_at())), "there are no conversations")
+            }
+            Self::Newest => one(latest(Partition::Live, |it| Some(it.id.timestamp())), "there are no conversations"),
             Self::Pinned => {
                 let pinned = |it: &Conversation| it.meta.as_ref().and_then(Meta::pinned_at);
                 one(latest(Partition::Live, pinned), "no conversation is pinned")
             }
             Self::Archived => {
                 // Where it lies says that it is archived; metadata only says when.
-                let archived = |it: &Conversation| {
-                    Some(
-                        it.meta
-                            .as_ref()
-                            .and_then(Meta::archived_at)
-                            .unwrap_or(it.id.timestamp()),
-                    )
-                };
-                one(
-                    latest(Partition::Archived, archived),
-                    "no conversation is archived",
-                )
+                let archived =
+                    |it: &Conversation| Some(it.meta.as_ref().and_then(Meta::archived_at).unwrap_or(it.id.timestamp()));
+                one(latest(Partition::Archived, archived), "no conversation is archived")
             }
             Self::Parent => from_active(&|id| snapshot.tree(Partition::Live).parent(id)),
             Self::Root => from_active(&|id| Some(snapshot.tree(Partition::Live).root_of(id))),
@@ -224,11 +203,7 @@ impl Group {
         if self == Self::Session {
             return own;
         }
-        let partition = if self == Self::Archived {
-            Partition::Archived
-        } else {
-            Partition::Live
-        };
+        let partition = if self == Self::Archived { Partition::Archived } else { Partition::Live };
         let wanted = |it: &&Conversation| self != Self::Pinned || is_pinned(it);
         let mut members: Vec<_> = view.snapshot.partition(partition).filter(wanted).collect();
         members.sort_by_key(|it| {
@@ -241,10 +216,7 @@ impl Group {
 
 /// Whether a conversation is pinned.
 pub(crate) fn is_pinned(conversation: &Conversation) -> bool {
-    conversation
-        .meta
-        .as_ref()
-        .is_some_and(|meta| meta.pinned_at().is_some())
+    conversation.meta.as_ref().is_some_and(|meta| meta.pinned_at().is_some())
 }
 
 /// What to say when there is no active conversation and nobody to ask.
@@ -261,39 +233,27 @@ fn search(view: &View, text: &str) -> Vec<ConversationId> {
         let title = view.snapshot.get(id).and_then(Conversation::title);
         title.is_some_and(|title| title.to_lowercase().contains(&text))
     };
-    Group::Live
-        .members(view)
-        .into_iter()
-        .filter(matches)
-        .collect()
+    Group::Live.members(view).into_iter().filter(matches).collect()
 }
 
 /// Bare digits, a directory's name, or a path to the directory or something in it.
 fn from_path(word: &OsStr) -> Option<Target> {
-    let inside = |name: &OsStr| {
-        name == CONVERSATIONS || name.to_str().and_then(ManagedFile::from_name).is_some()
-    };
+    let inside = |name: &OsStr| name == CONVERSATIONS || name.to_str().and_then(ManagedFile::from_name).is_some();
     let name = Path::new(word).iter().rev().find(|name| !inside(name))?;
     let id = ConversationId::from_dirname(name)?;
     // `+5` is a directory's name to JP, and no id to anybody.
-    name.as_encoded_bytes()
-        .first()
-        .is_some_and(u8::is_ascii_digit)
-        .then_some(())?;
+    name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit).then_some(())?;
     Some(Target::Loose(id, name.to_string_lossy().into_owned()))
 }
 
 /// Words as typed, as targets.
 pub(crate) fn parse_all(words: &[OsString]) -> Result<Vec<Target>> {
     let targets: Vec<Target> = words.iter().map(|word| Target::parse(word)).collect();
-    let alone = targets
-        .iter()
-        .position(|it| matches!(it, Target::Stdin | Target::Pick(_) | Target::Help));
+    let alone = targets.iter().position(|it| matches!(it, Target::Stdin | Target::Pick(_) | Target::Help));
     match alone {
-        Some(index) if targets.len() > 1 => Err(Error::usage(format!(
-            "`{}` stands alone",
-            words[index].to_string_lossy()
-        ))),
+        Some(index) if targets.len() > 1 => {
+            Err(Error::usage(format!("`{}` stands alone", words[index].to_string_lossy())))
+        }
         _ => Ok(targets),
     }
 }

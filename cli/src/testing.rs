@@ -35,12 +35,10 @@ impl Project {
         let env = Env {
             cwd: Some(root.join("project")),
             data_dir: Some(root.join("data")),
-            session: Some(Session {
-                source: Source::Env("JP_SESSION".into()),
-                value: "test".into(),
-            }),
+            session: Some(Session { source: Source::Env("JP_SESSION".into()), value: "test".into() }),
             lock_duration: None,
             editor: None,
+            temp_dir: root.join("tmp"),
             color: false,
             columns: None,
             terminals: Terminals::default(),
@@ -51,18 +49,13 @@ impl Project {
     }
 
     pub(crate) fn silo(&self) -> PathBuf {
-        self.dir
-            .path()
-            .canonicalize()
-            .unwrap()
-            .join("data/workspace/main-otvo8")
+        self.dir.path().canonicalize().unwrap().join("data/workspace/main-otvo8")
     }
 
     /// A conversation in the store alone; `more` are further keys of its metadata.
     pub(crate) fn conversation(&self, name: &str, title: &str, at: &str, more: &str) -> &Self {
         let dir = self.silo().join("conversations").join(name);
-        let meta =
-            format!("{{\"title\": {title:?}, \"last_activated_at\": \"2025-07-{at}:00.0\"{more}}}");
+        let meta = format!("{{\"title\": {title:?}, \"last_activated_at\": \"2025-07-{at}:00.0\"{more}}}");
         write(&dir.join("metadata.json"), &meta);
         write(&dir.join("events.json"), "[]\n");
         self
@@ -70,14 +63,7 @@ impl Project {
 
     /// Replaces the events of a conversation.
     pub(crate) fn events(&self, name: &str, text: &str) -> &Self {
-        write(
-            &self
-                .silo()
-                .join("conversations")
-                .join(name)
-                .join("events.json"),
-            text,
-        );
+        write(&self.silo().join("conversations").join(name).join("events.json"), text);
         self
     }
 
@@ -90,10 +76,7 @@ impl Project {
             list.join(",")
         );
         let key = self.env.session.as_ref().unwrap().key();
-        write(
-            &self.silo().join("sessions").join(format!("{key}.json")),
-            &text,
-        );
+        write(&self.silo().join("sessions").join(format!("{key}.json")), &text);
         self
     }
 
@@ -103,11 +86,7 @@ impl Project {
         let ui = Ui::new(Box::new(out.clone()), Box::new(err.clone()), &self.env);
         let args = std::iter::once("jp").chain(line.split(' ')).map(Into::into);
         let code = crate::run(args, self.env.clone(), ui);
-        Answer {
-            code,
-            out: out.text(),
-            err: err.text(),
-        }
+        Answer { code, out: out.text(), err: err.text() }
     }
 }
 

@@ -40,10 +40,9 @@ impl FromStr for TimeArg {
         if let Some(at) = jp_store::time::parse(text) {
             return Ok(Self::At(at));
         }
-        humantime::parse_duration(text).map(Self::Ago).map_err(|_| {
-            "not a time; try `2h`, `2025-07-19`, `2025-07-19T08:00:00Z` or a conversation id"
-                .to_owned()
-        })
+        humantime::parse_duration(text)
+            .map(Self::Ago)
+            .map_err(|_| "not a time; try `2h`, `2025-07-19`, `2025-07-19T08:00:00Z` or a conversation id".to_owned())
     }
 }
 
@@ -55,10 +54,7 @@ mod tests {
     fn every_form() {
         let now: Timestamp = "2025-07-19T12:00:00Z".parse().unwrap();
         let check = |text: &str, expected: Option<&str>| {
-            let found = text
-                .parse::<TimeArg>()
-                .ok()
-                .map(|arg| arg.at(now).to_string());
+            let found = text.parse::<TimeArg>().ok().map(|arg| arg.at(now).to_string());
             assert_eq!(found.as_deref(), expected, "{text}");
         };
         check("jp-c17528832001", Some("2025-07-19T00:00:00.1Z"));

@@ -56,11 +56,7 @@ struct Told<'a> {
 impl Ui {
     /// The process's own streams.
     pub fn of_process(env: &Env) -> Self {
-        Self::new(
-            Box::new(BufWriter::with_capacity(1 << 16, io::stdout())),
-            Box::new(io::stderr()),
-            env,
-        )
+        Self::new(Box::new(BufWriter::with_capacity(1 << 16, io::stdout())), Box::new(io::stderr()), env)
     }
 
     /// Any two streams.
@@ -115,9 +111,7 @@ impl Ui {
 
     /// Data as it is.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<()> {
-        lock(&self.out)
-            .write_all(bytes)
-            .map_err(|error| unwritten(&error))
+        lock(&self.out).write_all(bytes).map_err(|error| unwritten(&error))
     }
 
     /// Data for machines.
@@ -131,10 +125,7 @@ impl Ui {
     /// A table: aligned under a header at a terminal, tab-separated without one in a pipe.
     pub(crate) fn table(&self, table: &Table) -> Result<()> {
         let look = match self.terminals.stdout {
-            true => Look::Terminal {
-                width: self.width,
-                color: self.color.out,
-            },
+            true => Look::Terminal { width: self.width, color: self.color.out },
             false => Look::Pipe,
         };
         self.bytes(table.render(look).as_bytes())
@@ -142,11 +133,7 @@ impl Ui {
 
     /// Text in a style, where stdout is coloured.
     pub(crate) fn paint(&self, text: &str, style: Style) -> String {
-        if self.color.out {
-            format!("{style}{text}{style:#}")
-        } else {
-            text.to_owned()
-        }
+        if self.color.out { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 
     /// Says something, unless the user wants quiet.
@@ -158,30 +145,19 @@ impl Ui {
 
     /// Warns, even who wants quiet.
     pub(crate) fn warn(&self, text: &str) {
-        self.talk(&format!(
-            "{} {text}\n",
-            self.tag("warning:", AnsiColor::Yellow)
-        ));
+        self.talk(&format!("{} {text}\n", self.tag("warning:", AnsiColor::Yellow)));
     }
 
     /// Prints a help text that nobody asked for.
     pub(crate) fn remind(&self, text: &clap::Error) {
         let text = text.render();
-        self.talk(&if self.color.err {
-            text.ansi().to_string()
-        } else {
-            text.to_string()
-        });
+        self.talk(&if self.color.err { text.ansi().to_string() } else { text.to_string() });
     }
 
     /// Prints a help text or a version.
     pub(crate) fn help(&self, text: &clap::Error) -> Result<()> {
         let text = text.render();
-        let text = if self.color.out {
-            text.ansi().to_string()
-        } else {
-            text.to_string()
-        };
+        let text = if self.color.out { text.ansi().to_string() } else { text.to_string() };
         self.bytes(text.as_bytes())
     }
 
@@ -192,21 +168,12 @@ impl Ui {
         match error.kind {
             Kind::Unread | Kind::Told => {}
             _ if self.json => {
-                let told = Told {
-                    message: &error.message,
-                    causes: &error.causes,
-                    hints: &error.hints,
-                    code: exit.0,
-                };
+                let told = Told { message: &error.message, causes: &error.causes, hints: &error.hints, code: exit.0 };
                 let text = serde_json::to_string_pretty(&told).unwrap_or_default();
                 self.talk(&format!("{text}\n"));
             }
             Kind::No | Kind::Usage | Kind::Locked | Kind::Damaged | Kind::Interrupted => {
-                let mut text = format!(
-                    "{} {}\n",
-                    self.tag("error:", AnsiColor::Red),
-                    clean_block(&error.message)
-                );
+                let mut text = format!("{} {}\n", self.tag("error:", AnsiColor::Red), clean_block(&error.message));
                 for cause in &error.causes {
                     let cause = clean_block(cause).replace('\n', "\n    ");
                     let _ = writeln!(text, "  {} {cause}", self.tag("because:", AnsiColor::Red));
@@ -226,16 +193,9 @@ impl Ui {
     }
 
     /// Lets the user choose one row; `None` when they leave.
-    pub(crate) fn pick(
-        &self,
-        question: &str,
-        rows: Vec<String>,
-        filter: &str,
-    ) -> Result<Option<usize>> {
+    pub(crate) fn pick(&self, question: &str, rows: Vec<String>, filter: &str) -> Result<Option<usize>> {
         self.flush()?;
-        let answer = inquire::Select::new(question, rows)
-            .with_starting_filter_input(filter)
-            .raw_prompt_skippable();
+        let answer = inquire::Select::new(question, rows).with_starting_filter_input(filter).raw_prompt_skippable();
         match answer {
             Ok(answer) => Ok(answer.map(|answer| answer.index)),
             Err(inquire::InquireError::OperationInterrupted) => Err(Error::interrupted()),
@@ -267,10 +227,7 @@ fn colored(color: Color, env: &Env) -> Colored {
         Color::Never => false,
         Color::Auto => terminal && env.color,
     };
-    Colored {
-        out: wanted(env.terminals.stdout),
-        err: wanted(env.terminals.stderr),
-    }
+    Colored { out: wanted(env.terminals.stdout), err: wanted(env.terminals.stderr) }
 }
 
 fn lock(sink: &Sink) -> MutexGuard<'_, Box<dyn Write + Send>> {

@@ -84,6 +84,9 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Opens a file for locking, making it if it is not there. It is neither truncated nor followed through a link.
     fn open_lock(&self, path: &Path) -> io::Result<File>;
+    /// Opens a lock file that is there, for writing where that is allowed and for reading otherwise. It is never made,
+    /// so that looking at a lock changes nothing.
+    fn open_existing_lock(&self, path: &Path) -> io::Result<File>;
 }
 
 /// The real filesystem.
@@ -152,6 +155,17 @@ impl Disk for RealDisk {
         File::open(path)?.sync_all()
     }
 
+    fn open_existing_lock(&self, path: &Path) -> io::Result<File> {
+        // NONBLOCK, because a pipe in the file's place would hang a reader.
+        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags);
+        match options.clone().write(true).open(path) {
+            Err(error) if is_refusal(&error) => options.open(path),
+            other => other,
+        }
+    }
+
     fn open_lock(&self, path: &Path) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
@@ -177,6 +191,10 @@ fn stat_of(meta: &fs::Metadata) -> Stat {
             .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
             .and_then(|since| i64::try_from(since.as_nanos()).ok()),
     }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 fn kind_of(kind: fs::FileType) -> Kind {

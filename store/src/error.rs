@@ -60,6 +60,15 @@ pub enum Error {
         /// Who holds it, as far as the lock file tells.
         holder: Option<Holder>,
     },
+    /// The store has the change; the workspace's copy does not.
+    #[error("{id} is safe in the store, but its copy in the workspace could not be brought in step")]
+    Unprojected {
+        /// The conversation.
+        id: ConversationId,
+        /// What went wrong with the copy.
+        #[source]
+        source: Box<Error>,
+    },
     /// The wait was given up because the user asked for it.
     #[error("interrupted")]
     Interrupted,

@@ -3,15 +3,31 @@
 //! The store never learns that a mount or a terminal exists. Decisions are pure functions of values; the disk is reached
 //! through [`disk::Disk`] alone, and nothing is written without a [`lock::Guard`].
 
+pub mod conflict;
 pub mod disk;
 pub mod error;
 pub mod events;
+mod files;
 pub mod id;
 pub mod json;
+pub mod layout;
+pub mod ledger;
 pub mod lock;
 pub mod meta;
+pub mod mirror;
+pub mod observe;
+pub mod presence;
+pub mod problem;
+pub mod reconcile;
+pub mod scan;
 pub mod session;
+pub mod snapshot;
+pub mod store;
 pub mod time;
+pub mod tree;
+pub mod workspace;
+pub mod writer;
 
 pub use error::{Error, Result};
 pub use id::ConversationId;
+pub use store::Store;

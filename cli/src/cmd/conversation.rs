@@ -21,6 +21,8 @@ mod r#use;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod write_tests;
 
 group! {
     /// Work with conversations.

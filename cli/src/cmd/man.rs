@@ -34,15 +34,8 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     top.build();
     let mut open = vec![top];
     while let Some(command) = open.pop() {
-        let name = command
-            .get_display_name()
-            .unwrap_or(command.get_name())
-            .to_owned();
-        let inner: Vec<_> = command
-            .get_subcommands()
-            .filter(|inner| !inner.is_hide_set())
-            .cloned()
-            .collect();
+        let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+        let inner: Vec<_> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
         open.extend(inner.into_iter().rev());
         let file = dir.join(format!("{name}.1"));
         std::fs::write(&file, page(command)?).map_err(|error| Error::io("write", &file, &error))?;

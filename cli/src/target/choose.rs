@@ -51,10 +51,7 @@ impl Targets {
         match self.resolve(ctx, view)?.as_slice() {
             [id] => Ok(*id),
             [] => Err(Error::no("no conversation is meant by that")),
-            ids => Err(Error::usage(format!(
-                "{} conversations are meant where one is needed",
-                ids.len()
-            ))),
+            ids => Err(Error::usage(format!("{} conversations are meant where one is needed", ids.len()))),
         }
     }
 }
@@ -63,10 +60,7 @@ impl Targets {
 pub(crate) fn one(ctx: &Ctx<'_>, view: &View, word: &OsString) -> Result<ConversationId> {
     match find(ctx, view, &Target::parse(word))?.as_slice() {
         [id] => Ok(*id),
-        _ => Err(Error::usage(format!(
-            "`{}` is not one conversation",
-            word.to_string_lossy()
-        ))),
+        _ => Err(Error::usage(format!("`{}` is not one conversation", word.to_string_lossy()))),
     }
 }
 
@@ -85,19 +79,13 @@ fn find(ctx: &Ctx<'_>, view: &View, target: &Target) -> Result<Vec<ConversationI
 fn from_stdin(view: &View) -> Result<Vec<ConversationId>> {
     let mut ids = Vec::new();
     for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|error| {
-            Error::new(Kind::Damaged, "cannot read standard input").because(&error)
-        })?;
+        let line = line.map_err(|error| Error::new(Kind::Damaged, "cannot read standard input").because(&error))?;
         let word = line.trim();
         if word.is_empty() {
             continue;
         }
-        let id = ConversationId::parse_loose(word).ok_or_else(|| {
-            Error::usage(format!(
-                "not a conversation id on standard input: {}",
-                clean(word)
-            ))
-        })?;
+        let id = ConversationId::parse_loose(word)
+            .ok_or_else(|| Error::usage(format!("not a conversation id on standard input: {}", clean(word))))?;
         ids.push(view.find(id)?.id);
     }
     Ok(ids)
@@ -108,11 +96,7 @@ fn ask(ctx: &Ctx<'_>, view: &View, ids: &[ConversationId], filter: &str) -> Resu
         return Err(unasked(view, ids, filter));
     }
     // What does not match a title may still match an id or be a typing error: the list shows everything.
-    let all = if ids.is_empty() && !filter.is_empty() {
-        Group::Live.members(view)
-    } else {
-        ids.to_vec()
-    };
+    let all = if ids.is_empty() && !filter.is_empty() { Group::Live.members(view) } else { ids.to_vec() };
     if all.is_empty() {
         return Err(Error::no("there is no conversation to choose from"));
     }
@@ -135,39 +119,17 @@ fn unasked(view: &View, ids: &[ConversationId], filter: &str) -> Error {
         return told.hint("no title contains it either; `jp c ls` lists the conversations");
     }
     let rest = ids.len().saturating_sub(LISTED);
-    let listed = ids
-        .iter()
-        .take(LISTED)
-        .filter_map(|&id| view.snapshot.get(id));
-    let told = listed.fold(told, |told, it| {
-        told.hint(format!("did you mean {}  {}", it.id, title(it)))
-    });
-    if rest > 0 {
-        told.hint(format!("or one of {rest} more; `jp c ls` lists them"))
-    } else {
-        told
-    }
+    let listed = ids.iter().take(LISTED).filter_map(|&id| view.snapshot.get(id));
+    let told = listed.fold(told, |told, it| told.hint(format!("did you mean {}  {}", it.id, title(it))));
+    if rest > 0 { told.hint(format!("or one of {rest} more; `jp c ls` lists them")) } else { told }
 }
 
 fn rows(ctx: &Ctx<'_>, view: &View, ids: &[ConversationId]) -> Vec<String> {
     let now = ctx.env.now();
-    let row = |it: &Conversation| {
-        format!(
-            "{}  {:>8}  {}",
-            it.id,
-            ago(now, it.last_activated_at()),
-            title(it)
-        )
-    };
-    ids.iter()
-        .filter_map(|&id| view.snapshot.get(id))
-        .map(row)
-        .collect()
+    let row = |it: &Conversation| format!("{}  {:>8}  {}", it.id, ago(now, it.last_activated_at()), title(it));
+    ids.iter().filter_map(|&id| view.snapshot.get(id)).map(row).collect()
 }
 
 fn title(conversation: &Conversation) -> String {
-    conversation.title().map_or_else(
-        || "(untitled)".to_owned(),
-        |title| clean(title).into_owned(),
-    )
+    conversation.title().map_or_else(|| "(untitled)".to_owned(), |title| clean(title).into_owned())
 }

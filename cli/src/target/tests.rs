@@ -15,17 +15,11 @@ fn words() {
         ("jp-c17528832001", Id(id(17528832001))),
         ("jp-c17528832001-otvo8", Id(id(17528832001))),
         ("17528832001", loose("17528832001")),
-        (
-            "17528832001-refactor-errors",
-            loose("17528832001-refactor-errors"),
-        ),
+        ("17528832001-refactor-errors", loose("17528832001-refactor-errors")),
         (".jp/conversations/17528832001-a/", loose("17528832001-a")),
         ("/x/17528832001-a/events.json", loose("17528832001-a")),
         ("/x/17528832001-a/conversations", loose("17528832001-a")),
-        (
-            "/x/17528832001-a/conversations/5-b",
-            Loose(id(5), "5-b".to_owned()),
-        ),
+        ("/x/17528832001-a/conversations/5-b", Loose(id(5), "5-b".to_owned())),
         (".", Active),
         ("active", Active),
         ("s", Previous),
@@ -89,17 +83,7 @@ fn some_words_stand_alone() {
 
 #[test]
 fn every_word_is_explained() {
-    for word in [
-        "active",
-        "session",
-        "previous",
-        "recent",
-        "last",
-        "newest",
-        "last-created",
-        "pinned",
-        "archived",
-    ] {
+    for word in ["active", "session", "previous", "recent", "last", "newest", "last-created", "pinned", "archived"] {
         assert!(HELP.contains(word), "{word}");
     }
     assert!(HELP.lines().all(|line| line.len() <= 100));

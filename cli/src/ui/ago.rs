@@ -13,14 +13,8 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
 
 /// The largest unit that is there once.
 fn span(seconds: u64) -> String {
-    const UNITS: [(u64, &str); 6] = [
-        (31_557_600, "y"),
-        (2_629_800, "mo"),
-        (604_800, "w"),
-        (86_400, "d"),
-        (3_600, "h"),
-        (60, "m"),
-    ];
+    const UNITS: [(u64, &str); 6] =
+        [(31_557_600, "y"), (2_629_800, "mo"), (604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m")];
     let unit = UNITS.into_iter().find(|&(size, _)| seconds >= size);
     let (size, name) = unit.unwrap_or((1, "s"));
     format!("{}{name}", seconds / size)

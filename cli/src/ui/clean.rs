@@ -51,31 +51,15 @@ mod tests {
     #[test]
     fn lines_and_blocks() {
         let check = |text: &str, line: &str, block: &str| {
-            assert_eq!(
-                (&*clean(text), &*clean_block(text)),
-                (line, block),
-                "{text:?}"
-            );
+            assert_eq!((&*clean(text), &*clean_block(text)), (line, block), "{text:?}");
         };
         check("", "", "");
         check("Grüße 日本語 👩‍💻", "Grüße 日本語 👩‍💻", "Grüße 日本語 👩‍💻");
         check("a\nb\tc", "a\\nb\\tc", "a\nb\tc");
         check("a\r\nb", "a\\r\\nb", "a\\r\nb");
-        check(
-            "\u{1b}[31mred\u{7}",
-            "\\x1b[31mred\\x07",
-            "\\x1b[31mred\\x07",
-        );
-        check(
-            "\0\u{7f}\u{9b}2J",
-            "\\x00\\x7f\\u{9b}2J",
-            "\\x00\\x7f\\u{9b}2J",
-        );
-        check(
-            "abc\u{202e}fed\u{2069}",
-            "abc\\u{202e}fed\\u{2069}",
-            "abc\\u{202e}fed\\u{2069}",
-        );
+        check("\u{1b}[31mred\u{7}", "\\x1b[31mred\\x07", "\\x1b[31mred\\x07");
+        check("\0\u{7f}\u{9b}2J", "\\x00\\x7f\\u{9b}2J", "\\x00\\x7f\\u{9b}2J");
+        check("abc\u{202e}fed\u{2069}", "abc\\u{202e}fed\\u{2069}", "abc\\u{202e}fed\\u{2069}");
         check("x\u{2028}y", "x\\u{2028}y", "x\\u{2028}y");
     }
 }

@@ -6,8 +6,10 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// How far columns are apart at a terminal, if they fit.
 const GAP: usize = 2;
+/// Columns move together before one of them is cut to less than this.
+const ROOM: usize = 9;
 /// No column is cut to less than this.
-const LEAST: usize = 6;
+const LEAST: usize = 4;
 
 /// A column's head.
 #[derive(Clone, Copy, Debug)]
@@ -43,35 +45,22 @@ pub(crate) struct Table {
 
 impl Column {
     pub(crate) fn left(name: &'static str) -> Self {
-        Self {
-            name,
-            right: false,
-            soft: false,
-        }
+        Self { name, right: false, soft: false }
     }
 
     pub(crate) fn right(name: &'static str) -> Self {
-        Self {
-            right: true,
-            ..Self::left(name)
-        }
+        Self { right: true, ..Self::left(name) }
     }
 
     /// One with text of any length.
     pub(crate) fn soft(name: &'static str) -> Self {
-        Self {
-            soft: true,
-            ..Self::left(name)
-        }
+        Self { soft: true, ..Self::left(name) }
     }
 }
 
 impl Cell {
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
-        Self {
-            text: text.into(),
-            style,
-        }
+        Self { text: text.into(), style }
     }
 }
 
@@ -83,10 +72,7 @@ impl<T: Into<String>> From<T> for Cell {
 
 impl Table {
     pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
-        Self {
-            columns: columns.into_iter().collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -106,10 +92,7 @@ impl Table {
     }
 
     fn aligned(&self, width: Option<usize>, color: bool) -> String {
-        let head = self
-            .columns
-            .iter()
-            .map(|column| Cell::styled(column.name, Style::new().bold()));
+        let head = self.columns.iter().map(|column| Cell::styled(column.name, Style::new().bold()));
         let head: Vec<Cell> = head.collect();
         // A column without a single entry tells a person nothing.
         let filled = |index: &usize| {
@@ -132,11 +115,7 @@ impl Table {
                 let text = shorten(&cell.text, width);
                 let pad = " ".repeat(width.saturating_sub(text.width()));
                 let style = if color { cell.style } else { Style::new() };
-                let text = if text.is_empty() {
-                    text
-                } else {
-                    format!("{style}{text}{style:#}")
-                };
+                let text = if text.is_empty() { text } else { format!("{style}{text}{style:#}") };
                 line.push_str(&match self.columns[index].right {
                     true => format!("{pad}{text}"),
                     false => format!("{text}{pad}"),
@@ -149,22 +128,22 @@ impl Table {
         out
     }
 
-    /// Narrows the widest of the soft columns until all fit; gives the gap between them.
+    /// Moves the columns together, then narrows the widest of the soft ones, until all fit; gives the gap between them.
     fn fit(&self, shown: &[usize], widths: &mut [usize], width: Option<usize>) -> usize {
         let Some(width) = width else { return GAP };
         let gaps = shown.len().saturating_sub(1);
-        loop {
-            let used: usize = widths.iter().sum();
-            if used + gaps * GAP <= width {
-                return GAP;
-            }
+        let hard = |index: usize, width: usize| if self.columns[index].soft { width.min(ROOM) } else { width };
+        let least: usize = shown.iter().zip(&*widths).map(|(&index, &width)| hard(index, width)).sum();
+        let gap = if least + gaps * GAP <= width { GAP } else { 1 };
+        while widths.iter().sum::<usize>() + gaps * gap > width {
             let soft = shown.iter().zip(widths.iter_mut());
             let soft = soft.filter(|(index, width)| self.columns[**index].soft && **width > LEAST);
             match soft.map(|(_, width)| width).max() {
                 Some(widest) => *widest -= 1,
-                None => return 1,
+                None => break,
             }
         }
+        gap
     }
 }
 
@@ -197,11 +176,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Table {
-        let mut table = Table::new([
-            Column::left("ID"),
-            Column::right("#"),
-            Column::soft("Title"),
-        ]);
+        let mut table = Table::new([Column::left("ID"), Column::right("#"), Column::soft("Title")]);
         table.row(["a".into(), "1".into(), "short".into()]);
         table.row(["日本".into(), "100".into(), "日本語のとても長い題名".into()]);
         table.row(["c".into(), "".into(), "".into()]);
@@ -210,10 +185,7 @@ mod tests {
 
     #[test]
     fn terminal() {
-        let look = Look::Terminal {
-            width: Some(20),
-            color: false,
-        };
+        let look = Look::Terminal { width: Some(20), color: false };
         let expected = "\
 ID      #  Title
 a       1  short
@@ -221,51 +193,32 @@ a       1  short
 c
 ";
         assert_eq!(sample().render(look), expected);
-        let wide = sample().render(Look::Terminal {
-            width: None,
-            color: false,
-        });
+        let wide = sample().render(Look::Terminal { width: None, color: false });
         assert!(wide.contains("日本語のとても長い題名"));
         assert_eq!(Table::new([Column::left("ID")]).render(look), "");
         // Even a terminal that is much too narrow leaves something of every column.
-        let narrow = sample().render(Look::Terminal {
-            width: Some(5),
-            color: false,
-        });
-        assert!(narrow.contains("日本 100 日本…"), "{narrow}");
+        let narrow = sample().render(Look::Terminal { width: Some(5), color: false });
+        assert!(narrow.contains("日本 100 日…"), "{narrow}");
     }
 
     #[test]
     fn empty_columns_are_for_programs() {
         let mut table = Table::new(["ID", "Origin", "Title"].map(Column::left));
         table.row(["a".into(), "".into(), "b".into()]);
-        assert_eq!(
-            table.render(Look::Terminal {
-                width: None,
-                color: false
-            }),
-            "ID  Title\na   b\n"
-        );
+        assert_eq!(table.render(Look::Terminal { width: None, color: false }), "ID  Title\na   b\n");
         assert_eq!(table.render(Look::Pipe), "a\t\tb\n");
     }
 
     #[test]
     fn pipe() {
-        assert_eq!(
-            sample().render(Look::Pipe),
-            "a\t1\tshort\n日本\t100\t日本語のとても長い題名\nc\t\t\n"
-        );
+        assert_eq!(sample().render(Look::Pipe), "a\t1\tshort\n日本\t100\t日本語のとても長い題名\nc\t\t\n");
     }
 
     #[test]
     fn cutting() {
-        for (text, width, expected) in [
-            ("abc", 3, "abc"),
-            ("abcd", 3, "ab…"),
-            ("日本語", 5, "日本…"),
-            ("日本語", 4, "日…"),
-            ("abc", 0, "…"),
-        ] {
+        for (text, width, expected) in
+            [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 5, "日本…"), ("日本語", 4, "日…"), ("abc", 0, "…")]
+        {
             assert_eq!(shorten(text, width), expected);
         }
     }

@@ -42,12 +42,7 @@ impl Subscriber for Lines {
         let mut line = Line::default();
         event.record(&mut line);
         let level = event.metadata().level().as_str().to_lowercase();
-        let _ = writeln!(
-            std::io::stderr(),
-            "{level}: {}{}",
-            clean(&line.message),
-            clean(&line.fields)
-        );
+        let _ = writeln!(std::io::stderr(), "{level}: {}{}", clean(&line.message), clean(&line.fields));
     }
 
     fn enter(&self, _: &Id) {}

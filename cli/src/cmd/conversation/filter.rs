@@ -23,10 +23,7 @@ impl FromStr for LabelFilter {
         if key.is_empty() {
             return Err("a label is KEY or KEY=VALUE".to_owned());
         }
-        Ok(Self {
-            key: key.to_owned(),
-            value,
-        })
+        Ok(Self { key: key.to_owned(), value })
     }
 }
 
@@ -34,9 +31,7 @@ impl LabelFilter {
     /// Whether the conversation has the label.
     pub(crate) fn matches(&self, conversation: &Conversation) -> bool {
         let mut labels = conversation.meta.iter().flat_map(Meta::labels);
-        labels.any(|(key, value)| {
-            key == self.key && self.value.as_deref().is_none_or(|wanted| wanted == value)
-        })
+        labels.any(|(key, value)| key == self.key && self.value.as_deref().is_none_or(|wanted| wanted == value))
     }
 }
 

@@ -131,17 +131,11 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         .map_err(|error| Error::usage("the pattern is no regular expression").because(&error))?;
     let view = ctx.view()?;
     let searched = chosen(ctx, &view, &args)?;
-    let results = parallel::map(&searched, |conversation| {
-        search(&view, conversation, &pattern, &args)
-    });
+    let results = parallel::map(&searched, |conversation| search(&view, conversation, &pattern, &args));
     let mut found = Vec::new();
     for (&conversation, (hits, trouble)) in searched.iter().zip(results) {
         if let Some(trouble) = trouble {
-            ctx.ui.warn(&format!(
-                "{} is not searched to its end: {}",
-                conversation.id,
-                clean(&trouble)
-            ));
+            ctx.ui.warn(&format!("{} is not searched to its end: {}", conversation.id, clean(&trouble)));
         }
         if !hits.is_empty() {
             found.push(Found { conversation, hits });
@@ -153,29 +147,16 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     } else {
         print(ctx, &args, &found, &pattern)?;
     }
-    Ok(if found.is_empty() {
-        Exit::NO
-    } else {
-        Exit::DONE
-    })
+    Ok(if found.is_empty() { Exit::NO } else { Exit::DONE })
 }
 
 fn chosen<'v>(ctx: &Ctx<'_>, view: &'v View, args: &Args) -> Result<Vec<&'v Conversation>> {
-    let partition = if args.archived {
-        Partition::Archived
-    } else {
-        Partition::Live
-    };
+    let partition = if args.archived { Partition::Archived } else { Partition::Live };
     let mut all: Vec<&Conversation> = match args.ids.is_empty() {
         true => view.snapshot.partition(partition).collect(),
         false => {
-            let ids = Targets {
-                words: args.ids.clone(),
-            }
-            .resolve(ctx, view)?;
-            ids.into_iter()
-                .map(|id| view.find(id))
-                .collect::<Result<_>>()?
+            let ids = Targets { words: args.ids.clone() }.resolve(ctx, view)?;
+            ids.into_iter().map(|id| view.find(id)).collect::<Result<_>>()?
         }
     };
     all.retain(|it| has_all(&args.labels, it));
@@ -184,35 +165,17 @@ fn chosen<'v>(ctx: &Ctx<'_>, view: &'v View, args: &Args) -> Result<Vec<&'v Conv
 }
 
 /// The hits in one conversation, and what kept us from looking at all of it.
-fn search(
-    view: &View,
-    it: &Conversation,
-    pattern: &Regex,
-    args: &Args,
-) -> (Vec<Hit>, Option<String>) {
+fn search(view: &View, it: &Conversation, pattern: &Regex, args: &Args) -> (Vec<Hit>, Option<String>) {
     let wanted = |scope| args.scope.is_empty() || args.scope.iter().any(|it| it.covers(scope));
     let mut hits = Vec::new();
     let mut left = args.max_matches.unwrap_or(usize::MAX);
-    if let Some(title) = it
-        .title()
-        .filter(|title| wanted(None) && left > 0 && pattern.is_match(title))
-    {
+    if let Some(title) = it.title().filter(|title| wanted(None) && left > 0 && pattern.is_match(title)) {
         left -= 1;
         let text = title.to_owned();
-        hits.push(Hit {
-            turn: None,
-            scope: None,
-            at: None,
-            line: 1,
-            text_index: 0,
-            text,
-            matches: true,
-        });
+        hits.push(Hit { turn: None, scope: None, at: None, line: 1, text_index: 0, text, matches: true });
     }
     // Titles are in metadata: who wants nothing else need not wait for the events.
-    if left == 0
-        || args.scope.iter().all(|scope| *scope == ScopeArg::Title) && !args.scope.is_empty()
-    {
+    if left == 0 || args.scope.iter().all(|scope| *scope == ScopeArg::Title) && !args.scope.is_empty() {
         return (hits, None);
     }
     let bytes = match view.store.stream(&view.snapshot, it) {
@@ -224,14 +187,7 @@ fn search(
     };
     for (index, text) in events::texts(&bytes, |scope| wanted(Some(scope))).enumerate() {
         match text {
-            Ok(text) => lines(
-                &text,
-                index + 1,
-                pattern,
-                args.context,
-                &mut left,
-                &mut hits,
-            ),
+            Ok(text) => lines(&text, index + 1, pattern, args.context, &mut left, &mut hits),
             Err(error) => return (hits, Some(error.to_string())),
         }
         if left == 0 {
@@ -257,11 +213,7 @@ fn print(ctx: &Ctx<'_>, args: &Args, found: &[Found<'_>], pattern: &Regex) -> Re
                     }
                     before = Some(here);
                     let text = painted(ctx, &hit.text, pattern, hit.matches);
-                    let line = if args.output == Output::Text {
-                        text
-                    } else {
-                        prefixed(ctx, it, hit, &text)
-                    };
+                    let line = if args.output == Output::Text { text } else { prefixed(ctx, it, hit, &text) };
                     ctx.ui.line(&line)?;
                 }
             }
@@ -271,15 +223,10 @@ fn print(ctx: &Ctx<'_>, args: &Args, found: &[Found<'_>], pattern: &Regex) -> Re
 }
 
 fn prefixed(ctx: &Ctx<'_>, found: &Found<'_>, hit: &Hit, text: &str) -> String {
-    let turn = hit
-        .turn
-        .map_or_else(|| "..".to_owned(), |turn| turn.to_string());
+    let turn = hit.turn.map_or_else(|| "..".to_owned(), |turn| turn.to_string());
     let scope = hit.scope.map_or("title", word);
     let mark = if hit.matches { ':' } else { '-' };
-    let id = ctx.ui.paint(
-        &found.conversation.id.to_string(),
-        Style::new().fg_color(Some(AnsiColor::Cyan.into())),
-    );
+    let id = ctx.ui.paint(&found.conversation.id.to_string(), Style::new().fg_color(Some(AnsiColor::Cyan.into())));
     format!("{id}{mark}{turn}{mark}{scope}{mark}{text}")
 }
 
@@ -288,10 +235,7 @@ fn painted(ctx: &Ctx<'_>, text: &str, pattern: &Regex, matches: bool) -> String 
     let style = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let mut out = String::new();
     let mut end = 0;
-    for found in pattern
-        .find_iter(text)
-        .filter(|found| matches && !found.is_empty())
-    {
+    for found in pattern.find_iter(text).filter(|found| matches && !found.is_empty()) {
         out.push_str(&clean(&text[end..found.start()]));
         out.push_str(&ctx.ui.paint(&clean(found.as_str()), style));
         end = found.end();
@@ -302,23 +246,14 @@ fn painted(ctx: &Ctx<'_>, text: &str, pattern: &Regex, matches: bool) -> String 
 
 fn print_json(ctx: &Ctx<'_>, output: Output, found: &[Found<'_>]) -> Result<()> {
     let ids = || found.iter().map(|it| it.conversation.id.to_string());
-    let hits = || {
-        found
-            .iter()
-            .flat_map(|it| it.hits.iter().map(move |hit| (it.conversation, hit)))
-    };
+    let hits = || found.iter().flat_map(|it| it.hits.iter().map(move |hit| (it.conversation, hit)));
     match output {
         Output::Ids => ctx.ui.object(&ids().collect::<Vec<_>>()),
         Output::Count => {
-            let counts = ids().zip(found).map(|(id, it)| CountRecord {
-                id,
-                count: it.count(),
-            });
+            let counts = ids().zip(found).map(|(id, it)| CountRecord { id, count: it.count() });
             ctx.ui.object(&counts.collect::<Vec<_>>())
         }
-        Output::Text => ctx
-            .ui
-            .object(&hits().map(|(_, hit)| &*hit.text).collect::<Vec<_>>()),
+        Output::Text => ctx.ui.object(&hits().map(|(_, hit)| &*hit.text).collect::<Vec<_>>()),
         Output::Hits => {
             let records = hits().map(|(it, hit)| HitRecord {
                 id: it.id.to_string(),

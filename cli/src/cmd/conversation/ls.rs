@@ -99,14 +99,11 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     };
     if ctx.ui.json() {
         let depth = |row: &Row<'_>| args.tree.then_some(row.depth);
-        let records: Vec<_> = rows
-            .iter()
-            .map(|row| Record::of(&view, &findings, row.conversation, depth(row)))
-            .collect();
+        let records: Vec<_> =
+            rows.iter().map(|row| Record::of(&view, &findings, row.conversation, depth(row))).collect();
         ctx.ui.object(&records)?;
     } else {
-        ctx.ui
-            .table(&listing::table(ctx, &view, &findings, &rows, args.full))?;
+        ctx.ui.table(&listing::table(ctx, &view, &findings, &rows, args.full))?;
         if rows.is_empty() {
             ctx.ui.note("No conversations.");
         }
@@ -120,18 +117,12 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 }
 
 fn chosen<'v>(ctx: &Ctx<'_>, view: &'v View, args: &Args) -> Result<Vec<&'v Conversation>> {
-    let partition = if args.archived {
-        Partition::Archived
-    } else {
-        Partition::Live
-    };
+    let partition = if args.archived { Partition::Archived } else { Partition::Live };
     let mut all: Vec<&Conversation> = match args.targets.words.is_empty() {
         true => view.snapshot.partition(partition).collect(),
         false => {
             let ids = args.targets.resolve(ctx, view)?;
-            ids.into_iter()
-                .map(|id| view.find(id))
-                .collect::<Result<_>>()?
+            ids.into_iter().map(|id| view.find(id)).collect::<Result<_>>()?
         }
     };
     let tree = |it: &Conversation| view.snapshot.tree(it.partition);
@@ -180,9 +171,5 @@ fn order(
         Some(Sort::Events) => (findings.events(a.id), a.id).cmp(&(findings.events(b.id), b.id)),
         Some(Sort::Local) => (local(a), activity(a)).cmp(&(local(b), activity(b))),
     };
-    if args.descending {
-        plain.reverse()
-    } else {
-        plain
-    }
+    if args.descending { plain.reverse() } else { plain }
 }

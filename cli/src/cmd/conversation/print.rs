@@ -96,21 +96,14 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         let stream = read(ctx, &view, it)?;
         let turns = args.choose(&stream, ctx.env.now());
         if turns.is_empty() && args.is_choosy() {
-            ctx.ui.note(&format!(
-                "No such turn in {id}, which has {}.",
-                stream.turns().len()
-            ));
+            ctx.ui.note(&format!("No such turn in {id}, which has {}.", stream.turns().len()));
         }
         any |= !turns.is_empty() || !args.is_choosy();
         if ctx.ui.json() {
             printed.push(Printed {
                 id: id.to_string(),
                 title: it.title().map(ToOwned::to_owned),
-                turns: turns
-                    .into_iter()
-                    .flatten()
-                    .map(|turn| said(&stream, style, turn))
-                    .collect(),
+                turns: turns.into_iter().flatten().map(|turn| said(&stream, style, turn)).collect(),
             });
             continue;
         }
@@ -118,8 +111,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
             if index + part > 0 {
                 ctx.ui.line("")?;
             }
-            ctx.ui
-                .bytes(clean_block(&stream.transcript(style, Some(range))).as_bytes())?;
+            ctx.ui.bytes(clean_block(&stream.transcript(style, Some(range))).as_bytes())?;
         }
     }
     if ctx.ui.json() {
@@ -137,10 +129,7 @@ fn read(ctx: &Ctx<'_>, view: &View, it: &Conversation) -> Result<Stream> {
         }
         return Ok(stream.parse());
     }
-    let told = Error::new(
-        Kind::Damaged,
-        format!("the events of {} cannot be read", it.id),
-    );
+    let told = Error::new(Kind::Damaged, format!("the events of {} cannot be read", it.id));
     let told = stream.problems.iter().fold(told, |mut told, problem| {
         told.causes.push(problem.to_string());
         told
@@ -157,23 +146,16 @@ impl Args {
     /// The turns that are wanted, from 0, as ranges without gaps.
     fn choose(&self, stream: &Stream, now: Timestamp) -> Vec<Range<usize>> {
         let turns = stream.turns();
-        let (from, until) = (
-            self.from.map(|at| at.at(now)),
-            self.until.map(|at| at.at(now)),
-        );
+        let (from, until) = (self.from.map(|at| at.at(now)), self.until.map(|at| at.at(now)));
         let began = |turn: usize| {
-            let text = stream
-                .elements()
-                .get(turns[turn].start)?
-                .get("timestamp")?
-                .as_str()?;
+            let text = stream.elements().get(turns[turn].start)?.get("timestamp")?.as_str()?;
             jp_store::time::parse(text)
         };
         let in_time = |&turn: &usize| match (from, until) {
             (None, None) => true,
-            _ => began(turn).is_some_and(|at| {
-                from.is_none_or(|from| at >= from) && until.is_none_or(|until| at < until)
-            }),
+            _ => {
+                began(turn).is_some_and(|at| from.is_none_or(|from| at >= from) && until.is_none_or(|until| at < until))
+            }
         };
         let left: Vec<usize> = (0..turns.len()).filter(in_time).collect();
         let tail = left.len().saturating_sub(self.last.unwrap_or(0));
@@ -200,19 +182,9 @@ fn said(stream: &Stream, style: Style, turn: usize) -> Turn {
         Scope::ToolCall => style >= Style::Brief,
         Scope::Reasoning | Scope::ToolResult | Scope::Inquiry => style >= Style::Full,
     };
-    let texts = stream
-        .texts()
-        .into_iter()
-        .filter(|text| text.turn == turn && wanted(text.scope));
-    let texts = texts.map(|text| Said {
-        scope: word(text.scope),
-        at: text.at.map(rfc3339),
-        text: text.text,
-    });
-    Turn {
-        turn: turn + 1,
-        texts: texts.collect(),
-    }
+    let texts = stream.texts().into_iter().filter(|text| text.turn == turn && wanted(text.scope));
+    let texts = texts.map(|text| Said { scope: word(text.scope), at: text.at.map(rfc3339), text: text.text });
+    Turn { turn: turn + 1, texts: texts.collect() }
 }
 
 impl From<StyleArg> for Style {
@@ -231,12 +203,7 @@ impl FromStr for Turns {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || "a turn is a number from 1, a range is `2..4`, `2..` or `..4`".to_owned();
-        let number = |text: &str| {
-            text.parse()
-                .ok()
-                .filter(|&turn: &usize| turn > 0)
-                .ok_or_else(bad)
-        };
+        let number = |text: &str| text.parse().ok().filter(|&turn: &usize| turn > 0).ok_or_else(bad);
         let (from, to) = match text.split_once("..") {
             None => (number(text)?, number(text)?),
             Some(("", "")) => return Err(bad()),
@@ -244,11 +211,7 @@ impl FromStr for Turns {
             Some((from, "")) => (number(from)?, usize::MAX),
             Some((from, to)) => (number(from)?, number(to)?),
         };
-        if from > to {
-            Err(bad())
-        } else {
-            Ok(Self(from - 1..to))
-        }
+        if from > to { Err(bad()) } else { Ok(Self(from - 1..to)) }
     }
 }
 
@@ -259,11 +222,7 @@ mod tests {
     #[test]
     fn turns() {
         let check = |text: &str, expected: Option<Range<usize>>| {
-            assert_eq!(
-                text.parse::<Turns>().ok().map(|turns| turns.0),
-                expected,
-                "{text}"
-            );
+            assert_eq!(text.parse::<Turns>().ok().map(|turns| turns.0), expected, "{text}");
         };
         check("1", Some(0..1));
         check("2..4", Some(1..4));

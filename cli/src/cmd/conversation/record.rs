@@ -57,27 +57,20 @@ impl Findings {
 
     /// Counts the events of these conversations, which means reading them all.
     pub(crate) fn count(&mut self, view: &View, conversations: &[&Conversation]) {
-        let counted = parallel::map(conversations, |conversation| {
-            match view.store.stream(&view.snapshot, conversation) {
+        let counted =
+            parallel::map(conversations, |conversation| match view.store.stream(&view.snapshot, conversation) {
                 Ok(stream) => {
-                    let count = stream
-                        .events
-                        .and_then(|bytes| events::skim(&bytes).ok())
-                        .map(|skim| skim.count);
+                    let count = stream.events.and_then(|bytes| events::skim(&bytes).ok()).map(|skim| skim.count);
                     (count, stream.problems, None)
                 }
                 Err(error) => (None, Vec::new(), Some(error.to_string())),
-            }
-        });
+            });
         for (conversation, (count, problems, error)) in conversations.iter().zip(counted) {
             self.counts.insert(conversation.id, count);
             self.note(&problems);
             if let Some(error) = error {
                 self.total += 1;
-                self.problems
-                    .entry(conversation.id)
-                    .or_default()
-                    .push(error);
+                self.problems.entry(conversation.id).or_default().push(error);
             }
         }
     }
@@ -96,33 +89,21 @@ impl Findings {
         self.total += problems.len();
         for problem in problems {
             if let Some(id) = problem.id {
-                self.problems
-                    .entry(id)
-                    .or_default()
-                    .push(problem.to_string());
+                self.problems.entry(id).or_default().push(problem.to_string());
             }
         }
     }
 }
 
 impl Record {
-    pub(crate) fn of(
-        view: &View,
-        findings: &Findings,
-        conversation: &Conversation,
-        depth: Option<usize>,
-    ) -> Self {
+    pub(crate) fn of(view: &View, findings: &Findings, conversation: &Conversation, depth: Option<usize>) -> Self {
         let id = conversation.id;
         let meta = conversation.meta.as_ref();
         let problems = findings.problems(id);
         Self {
             id: id.to_string(),
             title: conversation.title().map(ToOwned::to_owned),
-            parent: view
-                .snapshot
-                .tree(conversation.partition)
-                .parent(id)
-                .map(|parent| parent.to_string()),
+            parent: view.snapshot.tree(conversation.partition).parent(id).map(|parent| parent.to_string()),
             presence: conversation.presence.word(),
             archived: conversation.partition == Partition::Archived,
             pinned: is_pinned(conversation),
@@ -133,11 +114,7 @@ impl Record {
             origin: conversation.origin.clone(),
             path: conversation.path().to_string_lossy().into_owned(),
             expires_at: expires_at(conversation).map(rfc3339),
-            labels: meta
-                .iter()
-                .flat_map(|meta| meta.labels())
-                .map(|(k, v)| (k.to_owned(), v.into()))
-                .collect(),
+            labels: meta.iter().flat_map(|meta| meta.labels()).map(|(k, v)| (k.to_owned(), v.into())).collect(),
             depth,
             problem: (!problems.is_empty()).then(|| problems.join("; ")),
         }

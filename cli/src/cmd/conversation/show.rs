@@ -55,16 +55,10 @@ struct HeldBy {
 pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let view = ctx.view()?;
     let ids = args.targets.resolve(ctx, &view)?;
-    let found: Vec<&Conversation> = ids
-        .into_iter()
-        .map(|id| view.find(id))
-        .collect::<Result<_>>()?;
+    let found: Vec<&Conversation> = ids.into_iter().map(|id| view.find(id)).collect::<Result<_>>()?;
     let mut findings = Findings::of(&view);
     findings.count(&view, &found);
-    let details: Vec<Details> = found
-        .iter()
-        .map(|it| details(&view, &findings, it))
-        .collect();
+    let details: Vec<Details> = found.iter().map(|it| details(&view, &findings, it)).collect();
     if ctx.ui.json() {
         ctx.ui.object(&details)?;
         return Ok(Exit::DONE);
@@ -81,38 +75,20 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 fn details(view: &View, findings: &Findings, it: &Conversation) -> Details {
     let tree = view.snapshot.tree(it.partition);
     let words = |ids: &[ConversationId]| ids.iter().map(ToString::to_string).collect();
-    let stream = view
-        .store
-        .stream(&view.snapshot, it)
-        .ok()
-        .map(|stream| stream.parse());
+    let stream = view.store.stream(&view.snapshot, it).ok().map(|stream| stream.parse());
     let meta = it.meta.as_ref();
     let when = |at: Option<Timestamp>| at.map(rfc3339);
     let record = Record::of(view, findings, it, None);
-    let holder = if record.locked {
-        view.store.locks().holder(it.id)
-    } else {
-        None
-    };
-    let place = |place: &Option<jp_store::scan::Place>| {
-        place
-            .as_ref()
-            .map(|place| place.dir.to_string_lossy().into_owned())
-    };
+    let holder = if record.locked { view.store.locks().holder(it.id) } else { None };
+    let place =
+        |place: &Option<jp_store::scan::Place>| place.as_ref().map(|place| place.dir.to_string_lossy().into_owned());
     Details {
-        turns: record
-            .events
-            .and(stream.as_ref())
-            .map(|stream| stream.turns().len()),
+        turns: record.events.and(stream.as_ref()).map(|stream| stream.turns().len()),
         last_event_at: when(stream.as_ref().and_then(last_event_at)),
         pinned_at: when(meta.and_then(Meta::pinned_at)),
         archived_at: when(meta.and_then(Meta::archived_at)),
         active: view.active() == Some(it.id),
-        held_by: holder.map(|it| HeldBy {
-            pid: it.pid,
-            session: it.session,
-            since: it.since.map(rfc3339),
-        }),
+        held_by: holder.map(|it| HeldBy { pid: it.pid, session: it.session, since: it.since.map(rfc3339) }),
         ancestors: words(&tree.ancestors(it.id).collect::<Vec<_>>()),
         children: words(tree.children(it.id)),
         store_path: place(&it.store),
@@ -126,21 +102,9 @@ fn last_event_at(stream: &Stream) -> Option<Timestamp> {
     jp_store::time::parse(last)
 }
 
-fn print(
-    ctx: &Ctx<'_>,
-    view: &View,
-    it: &Conversation,
-    details: &Details,
-    problems: &[String],
-) -> Result<()> {
+fn print(ctx: &Ctx<'_>, view: &View, it: &Conversation, details: &Details, problems: &[String]) -> Result<()> {
     let now = ctx.env.now();
-    let when = |at: Timestamp| {
-        format!(
-            "{} ({})",
-            at.strftime("%Y-%m-%d %H:%M:%S UTC"),
-            ago(now, at)
-        )
-    };
+    let when = |at: Timestamp| format!("{} ({})", at.strftime("%Y-%m-%d %H:%M:%S UTC"), ago(now, at));
     let field = |name: &str, value: Option<String>| match value {
         Some(value) if !value.is_empty() => {
             let name = ctx.ui.paint(&format!("{name:<11}"), Style::new().dimmed());
@@ -150,46 +114,24 @@ fn print(
     };
     let parse = |text: &Option<String>| text.as_deref().and_then(jp_store::time::parse).map(when);
     let named = |id: &String| {
-        let title = id
-            .parse()
-            .ok()
-            .and_then(|id| view.snapshot.get(id))
-            .and_then(Conversation::title);
+        let title = id.parse().ok().and_then(|id| view.snapshot.get(id)).and_then(Conversation::title);
         title.map_or_else(|| id.clone(), |title| format!("{id} {title}"))
     };
     field("ID", Some(details.record.id.clone()))?;
     field("Title", it.title().map(ToOwned::to_owned))?;
-    field(
-        "Active",
-        details.active.then(|| "in this terminal".to_owned()),
-    )?;
+    field("Active", details.active.then(|| "in this terminal".to_owned()))?;
     field("Created", Some(when(it.id.timestamp())))?;
     field("Activated", Some(when(it.last_activated_at())))?;
     field("Last event", parse(&details.last_event_at))?;
     field("Turns", details.turns.map(|turns| turns.to_string()))?;
-    field(
-        "Events",
-        details.record.events.map(|events| events.to_string()),
-    )?;
+    field("Events", details.record.events.map(|events| events.to_string()))?;
     field("Pinned", parse(&details.pinned_at))?;
     field("Expires", expires_at(it).map(when))?;
-    field(
-        "Archived",
-        details
-            .record
-            .archived
-            .then(|| parse(&details.archived_at).unwrap_or("yes".to_owned())),
-    )?;
+    field("Archived", details.record.archived.then(|| parse(&details.archived_at).unwrap_or("yes".to_owned())))?;
     field("Labels", Some(labels(it)))?;
     field("Origin", it.origin.clone())?;
     field("Presence", Some(details.record.presence.to_owned()))?;
-    field(
-        "Locked",
-        details
-            .record
-            .locked
-            .then(|| held(details.held_by.as_ref())),
-    )?;
+    field("Locked", details.record.locked.then(|| held(details.held_by.as_ref())))?;
     field("Parent", details.record.parent.as_ref().map(named))?;
     for child in &details.children {
         field("Child", Some(named(child)))?;
@@ -207,14 +149,7 @@ fn held(holder: Option<&HeldBy>) -> String {
         return "yes".to_owned();
     };
     let pid = holder.pid.map(|pid| format!("by pid {pid}"));
-    let session = holder
-        .session
-        .as_ref()
-        .map(|session| format!("session {session}"));
+    let session = holder.session.as_ref().map(|session| format!("session {session}"));
     let since = holder.since.as_ref().map(|since| format!("since {since}"));
-    [pid, session, since]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(", ")
+    [pid, session, since].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

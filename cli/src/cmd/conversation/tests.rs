@@ -9,24 +9,9 @@ fn family() -> Project {
     let project = Project::new();
     project
         .conversation("17528832001-first", "First", "20 11:00", "")
-        .conversation(
-            "17528832002-second",
-            "Second words",
-            "20 09:00",
-            r#", "parent_id": 17528832001"#,
-        )
-        .conversation(
-            "17528832003",
-            "Third",
-            "20 10:00",
-            r#", "parent_id": "jp-c17528832002", "labels": {"wip": ""}"#,
-        )
-        .conversation(
-            "17528832004-x",
-            "Fourth",
-            "18 12:00",
-            r#", "pinned_at": "2025-07-18 12:00:00.0""#,
-        )
+        .conversation("17528832002-second", "Second words", "20 09:00", r#", "parent_id": 17528832001"#)
+        .conversation("17528832003", "Third", "20 10:00", r#", "parent_id": "jp-c17528832002", "labels": {"wip": ""}"#)
+        .conversation("17528832004-x", "Fourth", "18 12:00", r#", "pinned_at": "2025-07-18 12:00:00.0""#)
         .conversation(".archive/17528832005-old", "Old", "01 12:00", "")
         .history(&[17528832003, 17528832001, 17528832002]);
     project
@@ -37,11 +22,8 @@ fn targets() {
     let project = family();
     let check = |words: &str, expected: &str| {
         let answer = project.jp(&format!("c show {words} --json"));
-        let ids: Vec<_> = answer
-            .out
-            .lines()
-            .filter_map(|line| line.strip_prefix("    \"id\": \"jp-c1752883200"))
-            .collect();
+        let ids: Vec<_> =
+            answer.out.lines().filter_map(|line| line.strip_prefix("    \"id\": \"jp-c1752883200")).collect();
         let ids: String = ids.iter().map(|id| id.trim_end_matches("\",")).collect();
         assert_eq!(ids, expected, "{words}: {}", answer.err);
     };
@@ -64,10 +46,7 @@ fn targets() {
     check("17528832002", "2");
     check("jp-c17528832005", "5");
     check("17528832001-stale-name last", "1");
-    check(
-        "/a/17528832001-x/conversations/17528832002-y/events.json",
-        "2",
-    );
+    check("/a/17528832001-x/conversations/17528832002-y/events.json", "2");
 }
 
 #[test]
@@ -79,11 +58,7 @@ fn what_is_not_found() {
         assert!(answer.err.contains(told), "{line}: {}", answer.err);
         assert_eq!(answer.out, "", "{line}");
     };
-    check(
-        "c path words",
-        1,
-        "did you mean jp-c17528832002  Second words",
-    );
+    check("c path words", 1, "did you mean jp-c17528832002  Second words");
     check("c path 2", 1, "`2` is not a conversation");
     check("c path 17528832009", 1, "no conversation jp-c17528832009");
     check("c path ?", 1, "there is no terminal");
@@ -110,18 +85,9 @@ fn listings() {
         "jp-c17528832001\t1h ago\tY\t\tFirst\njp-c17528832002\t3h ago\tY\t\t└─ Second words\n\
          jp-c17528832003\t2h ago\tY\t>\t   └─ Third\njp-c17528832004\t2d ago\tY\t*\tFourth\n",
     );
-    check(
-        "c ls --tree --limit 1",
-        "jp-c17528832004\t2d ago\tY\t*\tFourth\n",
-    );
-    check(
-        "c ls --root --sort id",
-        "jp-c17528832001\t1h ago\tY\t\tFirst\njp-c17528832004\t2d ago\tY\t*\tFourth\n",
-    );
-    check(
-        "c ls --root=17528832002",
-        "jp-c17528832003\t2h ago\tY\t>\tThird\n",
-    );
+    check("c ls --tree --limit 1", "jp-c17528832004\t2d ago\tY\t*\tFourth\n");
+    check("c ls --root --sort id", "jp-c17528832001\t1h ago\tY\t\tFirst\njp-c17528832004\t2d ago\tY\t*\tFourth\n");
+    check("c ls --root=17528832002", "jp-c17528832003\t2h ago\tY\t>\tThird\n");
     check("c ls --label wip", "jp-c17528832003\t2h ago\tY\t>\tThird\n");
     check("c ls --archived", "jp-c17528832005\t2w ago\tY\t\tOld\n");
     // A parent that is filtered out does not take its children along.
@@ -129,10 +95,7 @@ fn listings() {
         "c ls --tree 17528832001 17528832003",
         "jp-c17528832001\t1h ago\tY\t\tFirst\njp-c17528832003\t2h ago\tY\t>\t└─ Third\n",
     );
-    check(
-        "c ls --full --label wip",
-        "jp-c17528832003\t0\t2h ago\tY\t>\tN\tjp-c17528832002\t\t\twip\tThird\n",
-    );
+    check("c ls --full --label wip", "jp-c17528832003\t0\t2h ago\tY\t>\tN\tjp-c17528832002\t\t\twip\tThird\n");
 }
 
 #[test]
@@ -153,8 +116,5 @@ fn searching_finds_what_is_encoded() {
     check("c grep --output count needle first", "jp-c17528832001:2\n");
     check("c grep --output ids needle", "jp-c17528832001\n");
     check("c grep --output text needle", "needle\n");
-    check(
-        "c print 17528832001 -s user --turn 1",
-        "# Turn 1, 2025-07-19 00:00:00.0\n\n## User\n\ncafé \\x1b[31m\n",
-    );
+    check("c print 17528832001 -s user --turn 1", "# Turn 1, 2025-07-19 00:00:00.0\n\n## User\n\ncafé \\x1b[31m\n");
 }

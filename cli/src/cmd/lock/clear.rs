@@ -15,12 +15,7 @@ pub(crate) struct Args {}
 pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     let store = ctx.store()?;
     let hold = ctx.signals.hold();
-    let cleared: Vec<String> = store
-        .locks()
-        .clear_orphans()?
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let cleared: Vec<String> = store.locks().clear_orphans()?.iter().map(ToString::to_string).collect();
     drop(hold);
     if ctx.ui.json() {
         ctx.ui.object(&cleared)?;

@@ -39,42 +39,25 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     let locks = view.store.locks().list()?;
     let title = |lock: &LockInfo| {
         let conversation = view.snapshot.get(lock.id);
-        conversation
-            .and_then(|it| it.title())
-            .map(ToOwned::to_owned)
+        conversation.and_then(|it| it.title()).map(ToOwned::to_owned)
     };
     if ctx.ui.json() {
-        ctx.ui.object(
-            &locks
-                .iter()
-                .map(|lock| record(lock, title(lock)))
-                .collect::<Vec<_>>(),
-        )?;
+        ctx.ui.object(&locks.iter().map(|lock| record(lock, title(lock))).collect::<Vec<_>>())?;
         return Ok(Exit::DONE);
     }
-    let mut table =
-        Table::new(["ID", "State", "PID", "Alive", "Session", "Since", "Title"].map(Column::soft));
+    let mut table = Table::new(["ID", "State", "PID", "Alive", "Session", "Since", "Title"].map(Column::soft));
     let now = ctx.env.now();
     for lock in &locks {
         let it = record(lock, title(lock));
-        let state = if it.level > 0 {
-            format!("{}+{}", it.state, it.level)
-        } else {
-            it.state.to_owned()
-        };
+        let state = if it.level > 0 { format!("{}+{}", it.state, it.level) } else { it.state.to_owned() };
         let since = lock.holder.as_ref().and_then(|holder| holder.since);
         table.row([
             it.id.into(),
             state.into(),
             it.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
-            it.alive
-                .map_or("", |alive| if alive { "Y" } else { "N" })
-                .into(),
+            it.alive.map_or("", |alive| if alive { "Y" } else { "N" }).into(),
             clean(&it.session.unwrap_or_default()).into(),
-            since
-                .map(|since| ago(now, since))
-                .unwrap_or_default()
-                .into(),
+            since.map(|since| ago(now, since)).unwrap_or_default().into(),
             clean(&it.title.unwrap_or_default()).into(),
         ]);
     }

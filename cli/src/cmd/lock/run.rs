@@ -42,15 +42,10 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         Some((program, rest)) => match Command::new(program).args(rest).spawn() {
             Ok(child) => wait(child)?,
             Err(error) => {
-                let told =
-                    Error::no(format!("cannot run {}", program.to_string_lossy())).because(&error);
+                let told = Error::no(format!("cannot run {}", program.to_string_lossy())).because(&error);
                 ctx.ui.fail(&told);
                 // What a shell says of a command it cannot run.
-                Exit(if error.kind() == io::ErrorKind::NotFound {
-                    127
-                } else {
-                    126
-                })
+                Exit(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
             }
         },
         None => Exit::DONE,
@@ -83,8 +78,6 @@ fn wait(mut child: Child) -> Result<Exit> {
 }
 
 fn code(status: ExitStatus) -> Exit {
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Exit(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
 }

@@ -29,27 +29,15 @@ struct Record {
 
 pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     let view = ctx.view()?;
-    let world = World {
-        alive: &is_there,
-        on_disk: &|id| view.snapshot.get(id).is_some(),
-        locked: &|id| view.is_locked(id),
-    };
+    let world =
+        World { alive: &is_there, on_disk: &|id| view.snapshot.get(id).is_some(), locked: &|id| view.is_locked(id) };
     let hold = ctx.signals.hold();
-    let cleaned = view
-        .store
-        .sessions()
-        .clean(&world, &|path, bytes| replace(path, bytes, ctx.env.pid))?;
+    let cleaned = view.store.sessions().clean(&world, &|path, bytes| replace(path, bytes, ctx.env.pid))?;
     drop(hold);
     for (path, error) in &cleaned.failed {
-        ctx.ui
-            .warn(&format!("{} is left alone: {error}", path.display()));
+        ctx.ui.warn(&format!("{} is left alone: {error}", path.display()));
     }
-    let words = |paths: Vec<PathBuf>| {
-        paths
-            .iter()
-            .map(|path| path.to_string_lossy().into_owned())
-            .collect::<Vec<_>>()
-    };
+    let words = |paths: Vec<PathBuf>| paths.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let record = Record {
         deleted: words(cleaned.deleted),
         pruned: words(cleaned.pruned.into_iter().map(|(path, _)| path).collect()),

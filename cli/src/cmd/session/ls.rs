@@ -36,9 +36,7 @@ struct Record {
 pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     let view = ctx.view()?;
     let current = |session: &Session| view.store.session() == Some(session);
-    let mut table = Table::new(
-        ["", "Session", "Source", "Alive", "Active", "Since", "Title"].map(Column::soft),
-    );
+    let mut table = Table::new(["", "Session", "Source", "Alive", "Active", "Since", "Title"].map(Column::soft));
     let mut records = Vec::new();
     for (path, mapping) in view.store.sessions().list()? {
         let mapping = match mapping {
@@ -51,21 +49,15 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
         let session = mapping.session();
         let active = mapping.active(&|id| view.standing(id));
         let used = mapping.history().first().map(Entry::activated_at);
-        let title = active
-            .and_then(|id| view.snapshot.get(id))
-            .and_then(|it| it.title());
+        let title = active.and_then(|id| view.snapshot.get(id)).and_then(|it| it.title());
         let alive = is_there(session);
         table.row([
             if current(session) { ">" } else { "" }.into(),
             clean(&session.value).into(),
             source(session).into(),
-            alive
-                .map_or("", |alive| if alive { "Y" } else { "N" })
-                .into(),
+            alive.map_or("", |alive| if alive { "Y" } else { "N" }).into(),
             active.map(|id| id.to_string()).unwrap_or_default().into(),
-            used.map(|at| ago(ctx.env.now(), at))
-                .unwrap_or_default()
-                .into(),
+            used.map(|at| ago(ctx.env.now(), at)).unwrap_or_default().into(),
             clean(title.unwrap_or_default()).into(),
         ]);
         records.push(Record {

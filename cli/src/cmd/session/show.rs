@@ -41,21 +41,14 @@ struct Step {
 pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     let view = ctx.view()?;
     let Some(session) = view.store.session() else {
-        return Err(
-            Error::no("there is no session here: no terminal, and JP_SESSION is not set")
-                .hint("set JP_SESSION to a value of your choice"),
-        );
+        return Err(Error::no("there is no session here: no terminal, and JP_SESSION is not set")
+            .hint("set JP_SESSION to a value of your choice"));
     };
     let history = view.mapping.as_ref().map_or(&[][..], Mapping::history);
     let record = Record {
         source: source(session),
         value: session.value.clone(),
-        path: view
-            .store
-            .sessions()
-            .path(session)
-            .to_string_lossy()
-            .into_owned(),
+        path: view.store.sessions().path(session).to_string_lossy().into_owned(),
         active: view.active().map(|id| id.to_string()),
         previous: view.previous().map(|id| id.to_string()),
         history: history.iter().map(|entry| step(&view, entry)).collect(),
@@ -73,16 +66,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     field("Active", record.active.as_deref().unwrap_or("none"))?;
     for (entry, step) in history.iter().zip(&record.history) {
         let title = step.title.as_deref().unwrap_or("(untitled)");
-        let standing = if step.standing == "live" {
-            String::new()
-        } else {
-            format!("  [{}]", step.standing)
-        };
+        let standing = if step.standing == "live" { String::new() } else { format!("  [{}]", step.standing) };
         let ago = ago(ctx.env.now(), entry.activated_at());
-        field(
-            "History",
-            &format!("{}  {ago:>8}  {title}{standing}", step.id),
-        )?;
+        field("History", &format!("{}  {ago:>8}  {title}{standing}", step.id))?;
     }
     Ok(Exit::DONE)
 }

@@ -35,10 +35,7 @@ impl ScopeArg {
     pub(crate) fn covers(self, scope: Option<Scope>) -> bool {
         match self {
             Self::All => true,
-            Self::Chat => matches!(
-                scope,
-                Some(Scope::User | Scope::Assistant | Scope::Structured)
-            ),
+            Self::Chat => matches!(scope, Some(Scope::User | Scope::Assistant | Scope::Structured)),
             Self::Tool => matches!(scope, Some(Scope::ToolCall | Scope::ToolResult)),
             Self::Title => scope.is_none(),
             Self::User => scope == Some(Scope::User),

@@ -35,11 +35,7 @@ pub(crate) enum Case {
 }
 
 /// One expression for all patterns. They are plain text unless `regex` says otherwise.
-pub(crate) fn expression(
-    patterns: &[String],
-    regex: bool,
-    case: Case,
-) -> Result<Regex, regex::Error> {
+pub(crate) fn expression(patterns: &[String], regex: bool, case: Case) -> Result<Regex, regex::Error> {
     let ignore = match case {
         Case::Smart => !patterns.iter().any(|pattern| has_capital(pattern, regex)),
         Case::Ignore => true,
@@ -51,9 +47,7 @@ pub(crate) fn expression(
         false => Ok(regex::escape(pattern)),
     };
     let all = patterns.iter().map(one).collect::<Result<Vec<_>, _>>()?;
-    RegexBuilder::new(&all.join("|"))
-        .case_insensitive(ignore)
-        .build()
+    RegexBuilder::new(&all.join("|")).case_insensitive(ignore).build()
 }
 
 /// A capital letter that is not part of a class such as `\W`.
@@ -67,25 +61,13 @@ fn has_capital(pattern: &str, regex: bool) -> bool {
 }
 
 /// The lines of one text that match, with `context` lines around them. `left` counts matches down.
-pub(crate) fn lines(
-    text: &Text,
-    index: usize,
-    pattern: &Regex,
-    context: usize,
-    left: &mut usize,
-    hits: &mut Vec<Hit>,
-) {
+pub(crate) fn lines(text: &Text, index: usize, pattern: &Regex, context: usize, left: &mut usize, hits: &mut Vec<Hit>) {
     // Most texts have no match, and looking at the whole is faster than looking at every line.
-    if *left == 0
-        || !pattern.is_match(&text.text) && !pattern.as_str().contains(['^', '$', '\\', '['])
-    {
+    if *left == 0 || !pattern.is_match(&text.text) && !pattern.as_str().contains(['^', '$', '\\', '[']) {
         return;
     }
     let all: Vec<&str> = text.text.lines().collect();
-    let matching: Vec<usize> = (0..all.len())
-        .filter(|&line| pattern.is_match(all[line]))
-        .take(*left)
-        .collect();
+    let matching: Vec<usize> = (0..all.len()).filter(|&line| pattern.is_match(all[line])).take(*left).collect();
     *left -= matching.len();
     let mut next = 0;
     for &line in &matching {
@@ -110,33 +92,13 @@ pub(crate) fn lines(
 mod tests {
     use super::*;
 
-    fn found(
-        text: &str,
-        patterns: &[&str],
-        regex: bool,
-        case: Case,
-        context: usize,
-        limit: usize,
-    ) -> String {
-        let text = Text {
-            turn: 0,
-            element: 0,
-            scope: Scope::User,
-            at: None,
-            text: text.to_owned(),
-        };
+    fn found(text: &str, patterns: &[&str], regex: bool, case: Case, context: usize, limit: usize) -> String {
+        let text = Text { turn: 0, element: 0, scope: Scope::User, at: None, text: text.to_owned() };
         let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
         let pattern = expression(&patterns, regex, case).unwrap();
         let (mut hits, mut left) = (Vec::new(), limit);
         lines(&text, 0, &pattern, context, &mut left, &mut hits);
-        let line = |hit: &Hit| {
-            format!(
-                "{}{}{}",
-                hit.line,
-                if hit.matches { ':' } else { '-' },
-                hit.text
-            )
-        };
+        let line = |hit: &Hit| format!("{}{}{}", hit.line, if hit.matches { ':' } else { '-' }, hit.text);
         hits.iter().map(line).collect::<Vec<_>>().join(" ")
     }
 
@@ -144,11 +106,7 @@ mod tests {
     fn matches() {
         let text = "Alpha\nbeta\ngamma\nALPHA\ndelta";
         let check = |patterns: &[&str], regex, case, context, limit, expected: &str| {
-            assert_eq!(
-                found(text, patterns, regex, case, context, limit),
-                expected,
-                "{patterns:?}"
-            );
+            assert_eq!(found(text, patterns, regex, case, context, limit), expected, "{patterns:?}");
         };
         check(&["alpha"], false, Case::Smart, 0, 9, "1:Alpha 4:ALPHA");
         check(&["Alpha"], false, Case::Smart, 0, 9, "1:Alpha");
@@ -158,47 +116,12 @@ mod tests {
         check(&["a.p"], false, Case::Smart, 0, 9, "");
         check(&["a.p"], true, Case::Smart, 0, 9, "1:Alpha 4:ALPHA");
         check(&["^b", "^d"], true, Case::Smart, 0, 9, "2:beta 5:delta");
-        check(
-            &["a$"],
-            true,
-            Case::Smart,
-            0,
-            9,
-            "1:Alpha 2:beta 3:gamma 4:ALPHA 5:delta",
-        );
+        check(&["a$"], true, Case::Smart, 0, 9, "1:Alpha 2:beta 3:gamma 4:ALPHA 5:delta");
         check(&["\\Wx"], true, Case::Smart, 0, 9, "");
-        check(
-            &["gamma"],
-            false,
-            Case::Smart,
-            1,
-            9,
-            "2-beta 3:gamma 4-ALPHA",
-        );
-        check(
-            &["beta", "gamma"],
-            false,
-            Case::Smart,
-            1,
-            9,
-            "1-Alpha 2:beta 3:gamma 4-ALPHA",
-        );
-        check(
-            &["alpha"],
-            false,
-            Case::Smart,
-            9,
-            9,
-            "1:Alpha 2-beta 3-gamma 4:ALPHA 5-delta",
-        );
-        check(
-            &["alpha"],
-            false,
-            Case::Smart,
-            9,
-            1,
-            "1:Alpha 2-beta 3-gamma 4-ALPHA 5-delta",
-        );
+        check(&["gamma"], false, Case::Smart, 1, 9, "2-beta 3:gamma 4-ALPHA");
+        check(&["beta", "gamma"], false, Case::Smart, 1, 9, "1-Alpha 2:beta 3:gamma 4-ALPHA");
+        check(&["alpha"], false, Case::Smart, 9, 9, "1:Alpha 2-beta 3-gamma 4:ALPHA 5-delta");
+        check(&["alpha"], false, Case::Smart, 9, 1, "1:Alpha 2-beta 3-gamma 4-ALPHA 5-delta");
     }
 
     #[test]

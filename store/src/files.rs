@@ -1,0 +1,255 @@
+//! Changes to files and directories that either happen or do not. Every one is prepared in a scratch directory on the same
+//! filesystem and put into place by a single rename.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::disk::{DirEntry, Disk, Kind};
+use crate::error::{Context as _, Result};
+use crate::scan::is_absent;
+
+/// A file to be made: a path relative to its directory, its bytes, its permission bits.
+#[derive(Clone, Debug)]
+pub(crate) struct NewFile {
+    pub(crate) path: PathBuf,
+    pub(crate) content: NewContent,
+}
+
+/// What a new name stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum NewContent {
+    File { bytes: Vec<u8>, mode: u32 },
+    Dir,
+    Link(PathBuf),
+}
+
+impl NewFile {
+    pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Self {
+        Self { path: name.into(), content: NewContent::File { bytes, mode: FILE_MODE } }
+    }
+}
+
+/// Permission bits of new files, before the umask.
+pub(crate) const FILE_MODE: u32 = 0o666;
+
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// A scratch directory. What is in it matters to nobody once the process that put it there is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Scratch<'a> {
+    disk: &'a dyn Disk,
+    dir: PathBuf,
+    pid: u32,
+}
+
+impl<'a> Scratch<'a> {
+    pub(crate) fn new(disk: &'a dyn Disk, dir: PathBuf, pid: u32) -> Self {
+        Self { disk, dir, pid }
+    }
+
+    /// Makes the file's content these bytes, durably. `false` when they already are, and nothing was touched.
+    pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
+        let mode = match self.disk.read(path) {
+            Ok(contents) if contents.bytes == bytes => return Ok(false),
+            Ok(contents) => contents.stat.mode,
+            Err(error) if is_absent(&error) => FILE_MODE,
+            Err(error) => return Err(error).context("read", path),
+        };
+        let tmp = self.name()?;
+        let written = self.disk.write_new(&tmp, bytes, mode).context("write", &tmp);
+        let placed = written.and_then(|()| self.disk.rename(&tmp, path).context("rename into place", path));
+        self.or_clean_up(placed, &tmp)?;
+        sync_parent(self.disk, path)?;
+        Ok(true)
+    }
+
+    /// Makes a directory with these contents appear whole at a path where nothing is.
+    pub(crate) fn place(&self, target: &Path, files: &[NewFile]) -> Result<()> {
+        let tmp = self.name()?;
+        let built = self.build(&tmp, files);
+        let placed = built.and_then(|()| self.disk.rename(&tmp, target).context("rename into place", target));
+        self.or_clean_up(placed, &tmp)?;
+        sync_parent(self.disk, target)
+    }
+
+    /// Makes a directory vanish as one, then takes it apart.
+    pub(crate) fn discard(&self, dir: &Path) -> Result<()> {
+        let tmp = self.name()?;
+        self.disk.rename(dir, &tmp).context("move aside", dir)?;
+        sync_parent(self.disk, dir)?;
+        remove_tree(self.disk, &tmp)
+    }
+
+    /// Points a symbolic link at a target, replacing one that points elsewhere.
+    pub(crate) fn link(&self, target: &Path, link: &Path) -> Result<()> {
+        let tmp = self.name()?;
+        self.disk.symlink(target, &tmp).context("link", &tmp)?;
+        let placed = self.disk.rename(&tmp, link).context("rename into place", link);
+        self.or_clean_up(placed, &tmp)
+    }
+
+    /// Removes what dead processes left behind. `is_alive` says whether a process is still there.
+    pub(crate) fn sweep(&self, is_alive: &dyn Fn(u32) -> bool) -> Result<()> {
+        for entry in entries(self.disk, &self.dir)? {
+            let owner = entry.name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse().ok());
+            if owner.is_some_and(|pid| pid != self.pid && !is_alive(pid)) {
+                remove_tree(self.disk, &self.dir.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the scratch directory itself if nothing is in it.
+    pub(crate) fn close(&self) {
+        // Another process may be using it, or it may never have been made: both are fine.
+        let _ = self.disk.remove_dir(&self.dir);
+    }
+
+    /// A name of our own in the scratch directory, which is made on the way.
+    fn name(&self) -> Result<PathBuf> {
+        make_dirs(self.disk, &self.dir)?;
+        Ok(self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed))))
+    }
+
+    fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
+        self.disk.create_dir(dir).context("make directory", dir)?;
+        for file in files {
+            let path = dir.join(&file.path);
+            match &file.content {
+                NewContent::File { bytes, mode } => self.disk.write_new(&path, bytes, *mode).context("write", &path)?,
+                NewContent::Dir => self.disk.create_dir(&path).context("make directory", &path)?,
+                NewContent::Link(target) => self.disk.symlink(target, &path).context("link", &path)?,
+            }
+        }
+        self.disk.sync_dir(dir).context("sync", dir)
+    }
+
+    /// On failure removes the half-made thing; the failure itself is what is reported.
+    fn or_clean_up(&self, result: Result<()>, tmp: &Path) -> Result<()> {
+        if result.is_err()
+            && let Err(error) = remove_tree(self.disk, tmp)
+        {
+            tracing::debug!(%error, "a temporary stays behind");
+        }
+        result
+    }
+}
+
+/// `mkdir -p`, durable.
+pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors() {
+        match disk.stat(ancestor) {
+            Ok(_) => break,
+            Err(error) if is_absent(&error) => missing.push(ancestor),
+            Err(error) => return Err(error).context("look at", ancestor),
+        }
+    }
+    for dir in missing.into_iter().rev() {
+        match disk.create_dir(dir) {
+            Ok(()) => sync_parent(disk, dir)?,
+            // Somebody else was faster.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).context("make directory", dir),
+        }
+    }
+    Ok(())
+}
+
+/// What is at a path; `None` when nothing is. A refusal to look is not an absence.
+pub(crate) fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<Kind>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat.kind)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("look at", path),
+    }
+}
+
+/// Whether anything is at a path.
+pub(crate) fn exists(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    kind(disk, path).map(|kind| kind.is_some())
+}
+
+/// A name in a directory that nothing has: the one wished for, or that with a number behind it.
+pub(crate) fn unused(disk: &dyn Disk, dir: &Path, wish: &OsStr) -> Result<PathBuf> {
+    let mut name = wish.to_owned();
+    for serial in 1.. {
+        if !exists(disk, &dir.join(&name))? {
+            break;
+        }
+        name = wish.to_owned();
+        name.push(format!("-{serial}"));
+    }
+    Ok(dir.join(name))
+}
+
+/// The entries of a directory; none when it is not there.
+pub(crate) fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<DirEntry>> {
+    match disk.list(dir) {
+        Ok(entries) => Ok(entries),
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        Err(error) => Err(error).context("list", dir),
+    }
+}
+
+/// Renames, making the target's parent directory and bringing both ends to disk.
+pub(crate) fn move_dir(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
+    if let Some(parent) = to.parent() {
+        make_dirs(disk, parent)?;
+    }
+    disk.rename(from, to).context("move", from)?;
+    sync_parent(disk, to)?;
+    if from.parent() != to.parent() {
+        sync_parent(disk, from)?;
+    }
+    Ok(())
+}
+
+/// Removes a file, a link, or a directory with everything in it. Nothing there is fine.
+pub(crate) fn remove_tree(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match disk.stat(path) {
+        Ok(stat) if stat.kind == Kind::Dir => {
+            for entry in disk.list(path).context("list", path)? {
+                let inner = path.join(&entry.name);
+                match entry.kind {
+                    Kind::Dir => remove_tree(disk, &inner)?,
+                    Kind::File | Kind::Link | Kind::Other => {
+                        disk.remove_file(&inner).context("remove", &inner)?;
+                    }
+                }
+            }
+            disk.remove_dir(path).context("remove directory", path)
+        }
+        Ok(_) => disk.remove_file(path).context("remove", path),
+        Err(error) if is_absent(&error) => Ok(()),
+        Err(error) => Err(error).context("look at", path),
+    }
+}
+
+/// Reads what is at these relative paths of a directory, to make it again elsewhere. Sockets and pipes are passed over.
+pub(crate) fn gather(disk: &dyn Disk, dir: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<NewFile>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let full = dir.join(&path);
+        let stat = disk.stat(&full).context("look at", &full)?;
+        let content = match stat.kind {
+            Kind::File => {
+                let contents = disk.read(&full).context("read", &full)?;
+                NewContent::File { bytes: contents.bytes, mode: contents.stat.mode }
+            }
+            Kind::Dir => NewContent::Dir,
+            Kind::Link => NewContent::Link(disk.read_link(&full).context("read link", &full)?),
+            Kind::Other => continue,
+        };
+        files.push(NewFile { path, content });
+    }
+    Ok(files)
+}
+
+fn sync_parent(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) => disk.sync_dir(parent).context("sync", parent),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,94 @@
+//! The real disk with something happening at an awkward moment.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use crate::disk::{Contents, DirEntry, Disk, RealDisk, Stat};
+
+/// Passes everything on, and runs its closures after the call they are named for.
+pub(super) struct Hook {
+    pub(super) open: Box<dyn Fn(File) -> io::Result<File> + Send + Sync>,
+    /// Runs after each `stat` that found something.
+    pub(super) stat: Box<dyn Fn() + Send + Sync>,
+    pub(super) create_dir: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+}
+
+impl Hook {
+    pub(super) fn after_open(then: impl Fn() + Send + Sync + 'static) -> Self {
+        let open = move |file| {
+            then();
+            Ok(file)
+        };
+        Self { open: Box::new(open), ..Self::default() }
+    }
+}
+
+impl Default for Hook {
+    fn default() -> Self {
+        Self { open: Box::new(Ok), stat: Box::new(|| ()), create_dir: Box::new(|| Ok(())) }
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+impl Disk for Hook {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let stat = RealDisk.stat(path)?;
+        (self.stat)();
+        Ok(stat)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        (self.create_dir)()?;
+        RealDisk.create_dir(path)
+    }
+
+    fn open_lock(&self, path: &Path) -> io::Result<File> {
+        (self.open)(RealDisk.open_lock(path)?)
+    }
+
+    fn open_existing_lock(&self, path: &Path) -> io::Result<File> {
+        RealDisk.open_existing_lock(path)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Contents> {
+        RealDisk.read(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        RealDisk.list(path)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        RealDisk.read_link(path)
+    }
+
+    fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        RealDisk.write_new(path, bytes, mode)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir(path)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        RealDisk.symlink(target, link)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+}

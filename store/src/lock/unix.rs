@@ -1,0 +1,163 @@
+//! `flock(2)` and `/proc`. This is the only part of the lock that knows the operating system; it decides nothing.
+//!
+//! # Limitations
+//!
+//! Where there is no `/proc` (macOS), no process has a known parent, so nobody is let through a lock of an ancestor.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+use nix::sys::signal;
+use nix::unistd::Pid;
+
+use super::process::Processes;
+use crate::disk::Stat;
+
+/// The process table of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Proc;
+
+impl Processes for Proc {
+    fn parent(&self, pid: u32) -> Option<u32> {
+        parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn owners(&self, dev: u64, ino: u64) -> Vec<u32> {
+        fs::read_to_string("/proc/locks").map(|text| owners_in(&text, dev, ino)).unwrap_or_default()
+    }
+}
+
+/// Whether a process exists. `None` for numbers that do not name a single process.
+pub fn alive(pid: i32) -> Option<bool> {
+    if pid <= 0 {
+        return None;
+    }
+    match signal::kill(Pid::from_raw(pid), None) {
+        Ok(()) | Err(Errno::EPERM) => Some(true),
+        Err(Errno::ESRCH) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// How many may have the lock at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// One.
+    Exclusive,
+    /// Any number, while nobody has it exclusively.
+    Shared,
+}
+
+/// Which file a descriptor or a path means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
+
+impl From<Stat> for Inode {
+    fn from(stat: Stat) -> Self {
+        Self { dev: stat.dev, ino: stat.ino }
+    }
+}
+
+/// What `fstat` says of a lock file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) inode: Inode,
+    pub(crate) size: u64,
+    birth: Option<SystemTime>,
+}
+
+impl Opened {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        let inode = Inode { dev: meta.dev(), ino: meta.ino() };
+        Ok(Self { inode, size: meta.len(), birth: meta.created().ok() })
+    }
+
+    /// Whether this is the file that another descriptor, perhaps closed by now, stood for. Inode numbers are used
+    /// again as soon as they are free, hence the birth.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        (self.inode, self.birth) == (other.inode, other.birth)
+    }
+}
+
+/// Takes the lock if it is free, without waiting; says whether it was.
+pub(crate) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
+    loop {
+        let taken = match mode {
+            Mode::Exclusive => file.try_lock(),
+            Mode::Shared => file.try_lock_shared(),
+        };
+        match taken {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// The parent in `/proc/<pid>/stat`. The command name in it may hold spaces and parentheses, so the last one counts.
+fn parent_in(stat: &str) -> Option<u32> {
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The owners in `/proc/locks`, whose lines read `7: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. Somebody who only
+/// waits has `->` after the number.
+fn owners_in(locks: &str, dev: u64, ino: u64) -> Vec<u32> {
+    let inode = format!("{:02x}:{:02x}:{ino}", libc::major(dev), libc::minor(dev));
+    let owner = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_lock = words.next() == Some("FLOCK");
+        let is_exclusive = words.nth(1) == Some("WRITE");
+        let pid = words.next()?.parse().ok()?;
+        (is_lock && is_exclusive && words.next() == Some(&inode)).then_some(pid)
+    };
+    locks.lines().filter_map(owner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents() {
+        let check = |stat: &str, expected| assert_eq!(parent_in(stat), expected, "{stat}");
+        check("7 (cat) S 5 7 7 0 -1", Some(5));
+        check("7 (a) (b) S 1) R 6 7", Some(6));
+        check("7 (cat) S", None);
+        check("", None);
+        assert_eq!(Proc.parent(std::process::id()), Some(std::os::unix::process::parent_id()));
+        assert_eq!(Proc.parent(u32::MAX), None);
+    }
+
+    #[test]
+    fn owners() {
+        let locks = "\
+1: POSIX  ADVISORY  WRITE 10 08:01:77 0 EOF
+2: FLOCK  ADVISORY  WRITE 20 08:01:77 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 21 08:01:77 0 EOF
+3: FLOCK  ADVISORY  READ 22 08:01:77 0 EOF
+4: FLOCK  ADVISORY  WRITE 23 08:02:77 0 EOF
+5: FLOCK  ADVISORY  WRITE -1 08:01:77 0 EOF
+6: FLOCK
+";
+        assert_eq!(owners_in(locks, libc::makedev(8, 1), 77), [20]);
+        assert!(owners_in(locks, libc::makedev(8, 1), 7).is_empty());
+        assert!(owners_in("", 0, 0).is_empty());
+    }
+
+    #[test]
+    fn life() {
+        assert_eq!(alive(i32::try_from(std::process::id()).unwrap()), Some(true));
+        assert_eq!(alive(i32::MAX), Some(false));
+        assert_eq!(alive(0), None);
+        assert_eq!(alive(-1), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! Looks at one unit of one conversation on both sides and asks [`reconcile`](crate::reconcile) what that means. Reads
+//! only.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Contents, Disk, Stat};
+use crate::error::{Context as _, Result};
+use crate::events;
+use crate::json::{self, JsonError};
+use crate::layout::managed;
+use crate::meta::Meta;
+use crate::reconcile::{
+    self, Action, Base, Digest, Digests, ManagedFile, Root, Side, Stamp, Unit, is_conclusive, newer,
+};
+use crate::scan::is_absent;
+
+impl From<Stat> for Stamp {
+    fn from(stat: Stat) -> Self {
+        Self { mtime: stat.mtime, size: stat.size, ino: stat.ino }
+    }
+}
+
+/// The bytes of a unit's files on one side, in the order of [`Unit::files`].
+#[derive(Clone, Debug)]
+pub struct UnitBytes {
+    unit: Unit,
+    files: Vec<Option<Contents>>,
+}
+
+impl UnitBytes {
+    /// Reads the unit from a conversation directory; `None` when none of its files is there.
+    pub fn read(disk: &dyn Disk, dir: &Path, unit: Unit) -> Result<Option<Self>> {
+        // A writer may replace the first file between our two reads: what was read first is looked at again.
+        for _ in 0..16 {
+            let mut files = Vec::new();
+            for &file in unit.files() {
+                files.push(read_file(disk, &managed(dir, file))?);
+            }
+            let first = managed(dir, unit.files()[0]);
+            let again = if unit.files().len() > 1 { stat_file(disk, &first)? } else { None };
+            let unmoved = unit.files().len() == 1 || again == files[0].as_ref().map(|contents| contents.stat.into());
+            if unmoved {
+                let there = files.iter().any(Option::is_some);
+                return Ok(there.then_some(Self { unit, files }));
+            }
+        }
+        Err(std::io::Error::other("it keeps changing")).context("read", dir)
+    }
+
+    /// The bytes of one of its files.
+    pub fn file(&self, file: ManagedFile) -> Option<&Contents> {
+        let at = self.unit.files().iter().position(|&other| other == file)?;
+        self.files[at].as_ref()
+    }
+
+    /// The bytes of one of its files, taken out.
+    pub fn into_file(mut self, file: ManagedFile) -> Option<Vec<u8>> {
+        let at = self.unit.files().iter().position(|&other| other == file)?;
+        self.files[at].take().map(|contents| contents.bytes)
+    }
+
+    /// Fingerprints, in the order of [`Unit::files`].
+    pub fn digests(&self) -> Digests {
+        self.files.iter().map(|file| file.as_ref().map(|contents| Digest::of(&contents.bytes))).collect()
+    }
+
+    /// When any of its files was modified last.
+    pub fn newest(&self) -> Option<i64> {
+        self.files.iter().flatten().map(|contents| contents.stat.mtime).max()
+    }
+
+    /// Why the unit is not a document, if it is not.
+    pub fn problem(&self) -> Option<(ManagedFile, Flaw)> {
+        self.unit.files().iter().find_map(|&file| match self.file(file) {
+            Some(contents) => check(file, &contents.bytes).err().map(|reason| (file, Flaw::Broken(reason))),
+            None => (file != ManagedFile::BaseConfig).then_some((file, Flaw::Missing)),
+        })
+    }
+}
+
+/// What is wrong with a managed file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It is not there and must be.
+    Missing,
+    /// It is no such document.
+    Broken(JsonError),
+}
+
+/// Whether these bytes may become this managed file.
+pub fn check(file: ManagedFile, bytes: &[u8]) -> Result<(), JsonError> {
+    match file {
+        ManagedFile::Metadata => Meta::parse(bytes).map(drop),
+        ManagedFile::Events => events::validate(bytes).map(drop),
+        ManagedFile::BaseConfig => json::object(bytes).map(drop),
+    }
+}
+
+/// A unit on both sides, with the decision.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Which unit.
+    pub unit: Unit,
+    /// The store's bytes.
+    pub store: Option<UnitBytes>,
+    /// The workspace's bytes.
+    pub work: Option<UnitBytes>,
+    /// What is to be done.
+    pub action: Action,
+}
+
+impl Observed {
+    /// Reads both sides whole and decides.
+    pub fn of(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Self> {
+        let read = |dir: Option<&Path>| match dir {
+            Some(dir) => UnitBytes::read(disk, dir, unit),
+            None => Ok(None),
+        };
+        let (store, work) = (read(dirs.store)?, read(dirs.work)?);
+        let remembered: Option<Digests> =
+            base.map(|base| unit.files().iter().map(|&file| base.file(file).digest).collect());
+        let nothing = || vec![None; unit.files().len()];
+        let digests = |side: &Option<UnitBytes>| side.as_ref().map_or_else(nothing, UnitBytes::digests);
+        let (in_store, in_work) = (digests(&store), digests(&work));
+        let side = |side: &Option<UnitBytes>, mine, other| match side {
+            None if base.is_some() => Side::Deleted,
+            None => Side::Absent,
+            Some(bytes) if bytes.problem().is_some() => Side::Broken,
+            Some(_) => reconcile::side(mine, other, remembered.as_ref()),
+        };
+        let newer = newer(store.as_ref().and_then(UnitBytes::newest), work.as_ref().and_then(UnitBytes::newest));
+        let mut action = reconcile::decide(side(&store, &in_store, &in_work), side(&work, &in_work, &in_store), newer);
+        // A copy that misses one unit is a damaged copy, not a removed one.
+        if action == Action::Unproject && dirs.work.is_some() {
+            action = Action::Export;
+        }
+        Ok(Self { unit, store, work, action })
+    }
+
+    /// The side to read from.
+    pub fn current(&self) -> Option<(Root, &UnitBytes)> {
+        let preferred = self.action.source();
+        [preferred, preferred.other()].into_iter().find_map(|root| {
+            let side = match root {
+                Root::Store => self.store.as_ref(),
+                Root::Work => self.work.as_ref(),
+            };
+            side.map(|bytes| (root, bytes))
+        })
+    }
+}
+
+/// The directories of one conversation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dirs<'a> {
+    /// In the store.
+    pub store: Option<&'a Path>,
+    /// In the workspace.
+    pub work: Option<&'a Path>,
+}
+
+/// Says which side a reader should take, reading as little as it can. Broken content is not noticed here.
+pub fn glance(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Root> {
+    let (store, work) = match (dirs.store, dirs.work) {
+        (Some(store), Some(work)) => (store, work),
+        (None, Some(_)) => return Ok(Root::Work),
+        (Some(_), None) | (None, None) => return Ok(Root::Store),
+    };
+    let mut newest = (None, None);
+    let mut conclusive = base.is_some();
+    for &file in unit.files() {
+        let in_store = stat_file(disk, &managed(store, file))?;
+        let in_work = stat_file(disk, &managed(work, file))?;
+        newest.0 = newest.0.max(in_store.map(|stamp| stamp.mtime));
+        newest.1 = newest.1.max(in_work.map(|stamp| stamp.mtime));
+        if let Some(base) = base {
+            let remembered = base.file(file);
+            conclusive &= is_conclusive(remembered.store, in_store, base.taken)
+                && is_conclusive(remembered.work, in_work, base.taken);
+        }
+    }
+    match base {
+        None => Ok(newer(newest.0, newest.1)),
+        Some(_) if conclusive => Ok(Root::Store),
+        Some(base) => Ok(Observed::of(disk, unit, dirs, Some(base))?.action.source()),
+    }
+}
+
+/// A managed file's bytes, or `None` when it is not there.
+pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Contents>> {
+    match disk.read(path) {
+        Ok(contents) => Ok(Some(contents)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("read", path),
+    }
+}
+
+/// A managed file's stamp, or `None` when it is not there.
+pub(crate) fn stat_file(disk: &dyn Disk, path: &Path) -> Result<Option<Stamp>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat.into())),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("look at", path),
+    }
+}
+
+/// Every file and directory beneath a conversation directory that is not a managed file and not a child conversation, as
+/// paths relative to it. Directories come before what is in them.
+pub(crate) fn unmanaged(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
+    use crate::disk::Kind;
+    use crate::id::ConversationId;
+    use crate::layout::CONVERSATIONS;
+
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(inner) = open.pop() {
+        let here = dir.join(&inner);
+        for entry in disk.list(&here).context("list", &here)? {
+            let at_top = inner.as_os_str().is_empty();
+            if at_top && entry.name.to_str().and_then(ManagedFile::from_name).is_some() {
+                continue;
+            }
+            let path = inner.join(&entry.name);
+            if entry.kind == Kind::Dir {
+                let is_child = inner == Path::new(CONVERSATIONS) && ConversationId::from_dirname(&entry.name).is_some();
+                if is_child {
+                    continue;
+                }
+                open.push(path.clone());
+            }
+            // The children's directory itself belongs to the tree; only a stranger inside it is a file of the parent's.
+            if path != Path::new(CONVERSATIONS) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

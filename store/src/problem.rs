@@ -1,0 +1,114 @@
+//! What is wrong with a store, as values. Nothing here mends anything.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::id::ConversationId;
+use crate::json::JsonError;
+use crate::reconcile::Root;
+
+/// Something a person should know about. The view stays sane in spite of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The conversation, where there is one.
+    pub id: Option<ConversationId>,
+    /// Where to look.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub what: What,
+}
+
+/// The kinds of trouble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A managed file does not parse, or has the wrong shape.
+    Broken {
+        /// Which copy.
+        root: Root,
+        /// Why.
+        reason: JsonError,
+    },
+    /// A managed file that must be there is not.
+    Missing {
+        /// Which copy.
+        root: Root,
+    },
+    /// The system refuses to read it.
+    Unreadable {
+        /// What the system says.
+        reason: String,
+    },
+    /// A second directory with the same id; the other one is in use.
+    Duplicate,
+    /// A directory among conversations whose name is no conversation's.
+    Stranger,
+    /// `parent_id` is no id; the conversation is shown as if it had none.
+    GarbageParent {
+        /// What stands there.
+        text: String,
+    },
+    /// The parent is not in the store; the conversation is shown as a root.
+    MissingParent {
+        /// The parent it names.
+        parent: ConversationId,
+    },
+    /// The parents form a circle, which is cut here.
+    Cycle {
+        /// The parent it names.
+        parent: ConversationId,
+    },
+    /// Another silo of the same workspace, to be merged by the next command that writes.
+    UnmergedSilo,
+}
+
+impl What {
+    /// Whether content cannot be read, as opposed to an oddity that is shown sanely.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Broken { .. } | Self::Missing { .. } | Self::Unreadable { .. } => true,
+            Self::Duplicate
+            | Self::Stranger
+            | Self::GarbageParent { .. }
+            | Self::MissingParent { .. }
+            | Self::Cycle { .. }
+            | Self::UnmergedSilo => false,
+        }
+    }
+
+    /// One word for machines.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Broken { .. } => "broken",
+            Self::Missing { .. } => "missing",
+            Self::Unreadable { .. } => "unreadable",
+            Self::Duplicate => "duplicate",
+            Self::Stranger => "stranger",
+            Self::GarbageParent { .. } => "garbage-parent",
+            Self::MissingParent { .. } => "missing-parent",
+            Self::Cycle { .. } => "cycle",
+            Self::UnmergedSilo => "unmerged-silo",
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken { reason, .. } => write!(f, "{reason}"),
+            Self::Missing { .. } => f.write_str("the file is missing"),
+            Self::Unreadable { reason } => write!(f, "cannot be read: {reason}"),
+            Self::Duplicate => f.write_str("a second directory with the same id; the other one is in use"),
+            Self::Stranger => f.write_str("not a conversation's directory name"),
+            Self::GarbageParent { text } => write!(f, "parent_id is not a conversation id: {text}"),
+            Self::MissingParent { parent } => write!(f, "its parent {parent} is not here; shown as a root"),
+            Self::Cycle { parent } => write!(f, "its parents form a circle through {parent}; shown as a root"),
+            Self::UnmergedSilo => f.write_str("another silo of this workspace; the next command that writes merges it"),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.what)
+    }
+}

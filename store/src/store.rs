@@ -1,0 +1,194 @@
+//! The store as commands see it: opened for one workspace, looked at as snapshots. Reading changes nothing, not an mtime;
+//! whoever wants to change something asks for a [`Writer`](crate::writer::Writer).
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::conflict::{self, Kept};
+use crate::disk::Disk;
+use crate::error::{Context as _, Result};
+use crate::events::Stream;
+use crate::layout::Layout;
+use crate::ledger::{Identity, Ledger};
+use crate::lock::{Holder, LockDir};
+use crate::mirror::Mirror;
+use crate::observe::UnitBytes;
+use crate::problem::Problem;
+use crate::reconcile::ManagedFile;
+use crate::session::{Session, SessionDir};
+use crate::snapshot::{self, Conversation, Snapshot};
+use crate::time::Timestamp;
+use crate::workspace::{Workspace, WorkspaceId};
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What the store needs to know of the world it is opened in.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// The filesystem.
+    pub disk: Arc<dyn Disk>,
+    /// Where per-user data is kept; `None` where there is no user-local storage.
+    pub data_dir: Option<PathBuf>,
+    /// This process.
+    pub pid: u32,
+    /// This terminal.
+    pub session: Option<Session>,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("data_dir", &self.data_dir).field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// One workspace's conversations.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) around: Surroundings,
+    pub(crate) workspace: Workspace,
+    pub(crate) layout: Layout,
+}
+
+impl Store {
+    /// Opens the store of the workspace at or above `start`.
+    pub fn open(around: Surroundings, start: &Path) -> Result<Self> {
+        let workspace = Workspace::find(&*around.disk, start)?;
+        Self::of(around, workspace)
+    }
+
+    /// Opens the store of the workspace with this id, wherever its project is.
+    pub fn open_by_id(around: Surroundings, id: &WorkspaceId) -> Result<Self> {
+        let data_dir = around.data_dir.clone().unwrap_or_default();
+        let workspace = Workspace::find_by_id(&*around.disk, &data_dir, id)?;
+        Self::of(around, workspace)
+    }
+
+    fn of(around: Surroundings, workspace: Workspace) -> Result<Self> {
+        let layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
+        Ok(Self { around, workspace, layout })
+    }
+
+    /// The workspace.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Where everything is.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        (self.around.clock)()
+    }
+
+    /// This terminal.
+    pub fn session(&self) -> Option<&Session> {
+        self.around.session.as_ref()
+    }
+
+    /// All conversations as they are now.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::take(self.disk(), &self.layout, self.read_ledger()?, self.read_mirror()?)
+    }
+
+    /// The events of a conversation and its base configuration, from the copy that is current.
+    pub fn stream(&self, snapshot: &Snapshot, conversation: &Conversation) -> Result<StreamBytes> {
+        let (bytes, problems) = snapshot::stream(self.disk(), conversation, &snapshot.ledger)?;
+        let (events, base_config) = match bytes {
+            Some(bytes) => (take(&bytes, ManagedFile::Events), take(&bytes, ManagedFile::BaseConfig)),
+            None => (None, None),
+        };
+        Ok(StreamBytes { events, base_config, problems })
+    }
+
+    /// The locks.
+    pub fn locks(&self) -> LockDir {
+        let fallback = self.layout.work.as_ref().map(|_| self.layout.storage.join("locks"));
+        LockDir::new(self.around.disk.clone(), self.layout.store.locks(), fallback, self.layout.store.borrowed())
+    }
+
+    /// The session files.
+    pub fn sessions(&self) -> SessionDir {
+        SessionDir::new(self.around.disk.clone(), self.layout.store.sessions())
+    }
+
+    /// The losing sides of conflicts that are kept.
+    pub fn conflicts(&self) -> Result<Vec<Kept>> {
+        conflict::list(self.disk(), &self.layout.store.conflicts())
+    }
+
+    /// Who this process is to others that want a lock it holds.
+    pub fn holder(&self) -> Holder {
+        Holder {
+            pid: Some(self.around.pid),
+            session: self.around.session.as_ref().map(|session| session.value.clone()),
+            since: Some(self.now()),
+        }
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.around.disk
+    }
+
+    /// The worktree's ledger. One that was made for another `.jp` directory, or does not parse, counts as none.
+    pub(crate) fn read_ledger(&self) -> Result<Ledger> {
+        let identity = self.identity()?;
+        let file = self.layout.projection_file();
+        match self.disk().read(&file) {
+            Ok(contents) => Ok(Ledger::parse(&contents.bytes, identity).unwrap_or_else(|| Ledger::new(identity))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ledger::new(identity)),
+            Err(error) => Err(error).context("read", &file),
+        }
+    }
+
+    /// The mirror, with what the siblings' mirrors add.
+    pub(crate) fn read_mirror(&self) -> Result<Mirror> {
+        let mut mirror = Mirror::default();
+        for root in std::iter::once(&self.layout.store).chain(&self.layout.siblings) {
+            let file = root.tree_file();
+            match self.disk().read(&file) {
+                Ok(contents) => match serde_json::from_slice::<Mirror>(&contents.bytes) {
+                    Ok(found) => mirror.absorb(&found),
+                    Err(error) => tracing::warn!(path = %file.display(), %error, "the mirror does not parse"),
+                },
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error).context("read", &file),
+            }
+        }
+        Ok(mirror)
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let stat = self.disk().stat(&self.layout.storage).context("look at", &self.layout.storage)?;
+        Ok(stat.into())
+    }
+}
+
+/// The bytes of a conversation's stream.
+#[derive(Clone, Debug)]
+pub struct StreamBytes {
+    /// `events.json`; `None` when no copy of it is sound.
+    pub events: Option<Vec<u8>>,
+    /// `base_config.json`; `None` in the legacy layout, where the first event carries it.
+    pub base_config: Option<Vec<u8>>,
+    /// Why a copy was passed over.
+    pub problems: Vec<Problem>,
+}
+
+impl StreamBytes {
+    /// The events, parsed; empty when there are none to be read.
+    pub fn parse(&self) -> Stream {
+        self.events.as_deref().and_then(|bytes| Stream::parse(bytes).ok()).unwrap_or_default()
+    }
+}
+
+fn take(bytes: &UnitBytes, file: ManagedFile) -> Option<Vec<u8>> {
+    bytes.file(file).map(|contents| contents.bytes.clone())
+}

@@ -1,0 +1,215 @@
+//! Changes the store. Whoever has a [`Writer`] has a silo that is there and merged; whoever has a [`Guard`] holds that
+//! conversation's lock; nothing is written without both.
+//!
+//! The order of locks: conversations by ascending id, then the worktree's ledger, then the tree. The ledger's lock also
+//! guards the workspace's directories, which move when a parent does.
+
+mod archive;
+mod create;
+mod doctor;
+mod gc;
+mod migrate;
+mod operation;
+mod project;
+mod remove;
+mod settle;
+mod tidy;
+mod toggle;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use create::Seed;
+pub use doctor::{Fixed, problems};
+pub use gc::{Collected, expired};
+pub use migrate::Migrated;
+pub use remove::Strategy;
+pub use tidy::Tidied;
+pub use toggle::Toggled;
+
+use crate::disk::Kind;
+use crate::error::{Context as _, Error, Result};
+use crate::files::{Scratch, exists, make_dirs};
+use crate::id::ConversationId;
+use crate::lock::{FileLock, Guard, Wait, alive};
+use crate::meta::{Meta, Parent};
+use crate::observe::check;
+use crate::reconcile::ManagedFile;
+use crate::scan::is_absent;
+use crate::session::{Mapping, Session};
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+
+/// The store, ready to be changed.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    store: Store,
+}
+
+/// Locks on several conversations.
+pub type Guards = BTreeMap<ConversationId, Guard>;
+
+impl Store {
+    /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link.
+    pub fn writer(&self) -> Result<(Writer, Migrated)> {
+        let fresh = !exists(self.disk(), &self.layout.store.dir)?;
+        let mut writer = Writer { store: self.clone() };
+        writer.prepare()?;
+        let mut migrated = writer.merge_silos()?;
+        if fresh || migrated.silos > 0 {
+            migrated.absorb(writer.import_all()?);
+        }
+        Ok((writer, migrated))
+    }
+}
+
+impl Writer {
+    /// The store as it is for reading.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Takes a conversation's lock.
+    pub fn lock(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Guard> {
+        self.store.locks().acquire(id, &self.store.holder(), wait)
+    }
+
+    /// Takes the locks that `wanted` asks for, in order, until what it asks for under them is what is held.
+    pub fn lock_all(
+        &self,
+        wait: &Wait<'_>,
+        wanted: impl Fn(&Snapshot) -> Result<BTreeSet<ConversationId>>,
+    ) -> Result<Guards> {
+        loop {
+            let ids = wanted(&self.store.snapshot()?)?;
+            let mut guards = Guards::new();
+            for &id in &ids {
+                guards.insert(id, self.lock(id, wait)?);
+            }
+            let still = wanted(&self.store.snapshot()?)?;
+            if still.iter().all(|id| guards.contains_key(id)) {
+                return Ok(guards);
+            }
+        }
+    }
+
+    /// Changes a conversation's metadata, in every root that is meant to have it.
+    pub fn edit(&self, guard: &Guard, change: impl FnOnce(&mut Meta)) -> Result<()> {
+        let mut op = self.begin()?;
+        op.settle(guard)?;
+        let mut meta = op.read_meta(guard)?;
+        change(&mut meta);
+        op.write_meta(guard, meta)?;
+        op.project(guard)?;
+        op.finish()
+    }
+
+    /// Hangs a conversation beneath another, or makes it a root.
+    pub fn reparent(&self, guard: &Guard, parent: Option<ConversationId>) -> Result<()> {
+        let mut op = self.begin_structural()?;
+        op.settle(guard)?;
+        op.check_parent(guard.id(), parent)?;
+        if let Some(parent) = parent {
+            let snapshot = op.snapshot();
+            let shown = snapshot.find(guard.id())?.work.is_some();
+            if shown && !snapshot.is_visible(parent) {
+                return Err(Error::Refused(format!(
+                    "{parent} is local here, so {} could not be shown beneath it; project {parent} or make {} local first",
+                    guard.id(),
+                    guard.id()
+                )));
+            }
+        }
+        let mut meta = op.read_meta(guard)?;
+        meta.set_parent(parent.map_or(Parent::Root, Parent::Of));
+        op.write_meta(guard, meta)?;
+        op.project(guard)?;
+        op.tidy_work()?;
+        op.finish()
+    }
+
+    /// Makes a managed file these very bytes. Refused when they are no such document.
+    pub fn replace(&self, guard: &Guard, file: ManagedFile, bytes: &[u8]) -> Result<()> {
+        let mut op = self.begin_structural()?;
+        op.settle(guard)?;
+        let path = op.store_file(guard, file)?;
+        check(file, bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
+        if file == ManagedFile::Metadata {
+            let meta = Meta::parse(bytes).map_err(|reason| Error::Invalid { path, reason })?;
+            let before = op.read_meta(guard)?.parent();
+            if before != Parent::Absent && meta.parent() == Parent::Absent {
+                // The key was there and somebody took it out: that is meant.
+                op.change_mirror(|mirror| mirror.forget_parent(guard.id()))?;
+            }
+            if let Parent::Of(parent) = meta.parent() {
+                op.check_cycle(guard.id(), parent)?;
+            }
+            op.put_meta_bytes(guard, &meta, bytes)?;
+        } else {
+            op.put(guard, file, bytes)?;
+        }
+        op.project(guard)?;
+        op.finish()
+    }
+
+    /// Brings both copies of a conversation into step.
+    pub fn sync(&self, guard: &Guard) -> Result<()> {
+        let mut op = self.begin()?;
+        op.settle(guard)?;
+        op.project(guard)?;
+        op.finish()
+    }
+
+    /// Makes a conversation the session's active one.
+    pub fn activate(&self, session: &Session, id: ConversationId) -> Result<()> {
+        let _turn = self.session_lock()?;
+        let sessions = self.store.sessions();
+        let mut mapping = sessions.load(session)?.unwrap_or_else(|| Mapping::new(session.clone()));
+        mapping.activate(id, self.store.now());
+        sessions.save(&mapping, &|path, bytes| self.scratch().replace(path, bytes).map(drop))
+    }
+
+    fn session_lock(&self) -> Result<FileLock> {
+        self.file_lock(&self.store.layout.store.vfs().join("sessions.lock"))
+    }
+
+    fn file_lock(&self, path: &std::path::Path) -> Result<FileLock> {
+        if let Some(parent) = path.parent() {
+            make_dirs(self.store.disk(), parent)?;
+        }
+        FileLock::exclusive(self.store.disk(), path)
+    }
+
+    fn scratch(&self) -> Scratch<'_> {
+        Scratch::new(self.store.disk(), self.store.layout.store.tmp(), self.store.around.pid)
+    }
+
+    fn work_scratch(&self) -> Option<Scratch<'_>> {
+        let work = self.store.layout.work.as_ref()?;
+        Some(Scratch::new(self.store.disk(), work.tmp(), self.store.around.pid))
+    }
+
+    /// The silo with its back-pointer, and scratch space without leftovers.
+    fn prepare(&self) -> Result<()> {
+        let (disk, layout) = (self.store.disk(), &self.store.layout);
+        make_dirs(disk, &layout.store.conversations())?;
+        for scratch in std::iter::once(self.scratch()).chain(self.work_scratch()) {
+            scratch.sweep(&|pid| alive(pid.try_into().unwrap_or(0)) != Some(false))?;
+        }
+        if layout.is_single_root() {
+            // Our state lies inside the project here; it is nobody else's business.
+            make_dirs(disk, &layout.store.vfs())?;
+            return self.scratch().replace(&layout.store.vfs().join(".gitignore"), b"*\n").map(drop);
+        }
+        let link = layout.store.storage_link();
+        match disk.stat(&link) {
+            Ok(stat) if stat.kind != Kind::Link => {
+                tracing::warn!(path = %link.display(), "not a link; left alone");
+                Ok(())
+            }
+            Ok(_) if disk.read_link(&link).context("read link", &link)? == layout.storage => Ok(()),
+            Ok(_) => self.scratch().link(&layout.storage, &link),
+            Err(error) if is_absent(&error) => self.scratch().link(&layout.storage, &link),
+            Err(error) => Err(error).context("look at", &link),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! New conversations, with ids that were never given out before.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+
+use super::Writer;
+use crate::error::{Context as _, Error, Result};
+use crate::files::{NewFile, entries, make_dirs};
+use crate::id::ConversationId;
+use crate::layout::Partition;
+use crate::ledger::Entry;
+use crate::lock::{Guard, Wait};
+use crate::meta::{Meta, Parent};
+use crate::observe::check;
+use crate::presence::{Projection, StoragePresence};
+use crate::reconcile::ManagedFile;
+use crate::scan::{Depth, Place, Scan, is_absent};
+use crate::snapshot::Conversation;
+
+/// What a new conversation starts with.
+#[derive(Clone, Debug)]
+pub struct Seed {
+    /// Title, labels and the like. Parent, origin and activation are set by the writer.
+    pub meta: Meta,
+    /// `events.json`.
+    pub events: Vec<u8>,
+    /// `base_config.json`; `None` only for a copy of the legacy layout.
+    pub base_config: Option<Vec<u8>>,
+    /// The conversation it hangs beneath.
+    pub parent: Option<ConversationId>,
+    /// Whether this worktree shows it.
+    pub projection: Projection,
+}
+
+impl Writer {
+    /// Makes a conversation. It appears whole or not at all; the lock on it is the caller's.
+    pub fn create(&self, seed: Seed) -> Result<Guard> {
+        if seed.projection == Projection::LocalOnly && self.store.layout.is_single_root() {
+            return Err(Error::Refused("there is no user-local storage, so nothing can be local".to_owned()));
+        }
+        let guard = self.allocate()?;
+        let id = guard.id();
+        let mut op = self.begin_structural()?;
+        op.check_parent(id, seed.parent)?;
+        let mut meta = seed.meta;
+        meta.set_last_activated_at(self.store.now());
+        if let Some(parent) = seed.parent {
+            meta.set_parent(Parent::Of(parent));
+        }
+        if let Some(origin) = self.store.layout.origin() {
+            meta.set_origin(&origin);
+        }
+        let name = id.dirname(meta.title());
+        let dir = self.store.layout.store.conversations().join(&name);
+        let mut files = vec![NewFile::bytes(ManagedFile::Metadata.name(), meta.to_bytes())];
+        files.extend(seed.base_config.map(|bytes| NewFile::bytes(ManagedFile::BaseConfig.name(), bytes)));
+        files.push(NewFile::bytes(ManagedFile::Events.name(), seed.events));
+        for file in &files {
+            if let (Some(name), crate::files::NewContent::File { bytes, .. }) = (file.path.to_str(), &file.content)
+                && let Some(kind) = ManagedFile::from_name(name)
+            {
+                check(kind, bytes).map_err(|reason| Error::Invalid { path: dir.join(name), reason })?;
+            }
+        }
+        op.change_mirror(|mirror| mirror.follow(id, &meta))?;
+        // Cut short after this, it is shown here by the next write to it.
+        op.remember(id, Entry { intent: seed.projection, base: None });
+        op.save_ledger()?;
+        self.scratch().place(&dir, &files)?;
+        op.insert(Conversation {
+            id,
+            partition: Partition::Live,
+            presence: StoragePresence::UserLocalOnly,
+            intent: seed.projection,
+            store: Some(Place { dir, name: name.into(), partition: Partition::Live, beneath: None }),
+            work: None,
+            parent: seed.parent,
+            origin: meta.origin().map(ToOwned::to_owned),
+            meta: Some(meta),
+        });
+        op.project(&guard)?;
+        op.finish()?;
+        Ok(guard)
+    }
+
+    /// Finds an id that is nobody's and was nobody's, and locks it.
+    fn allocate(&self) -> Result<Guard> {
+        let root = &self.store.layout.store;
+        let _turn = self.file_lock(&root.ids())?;
+        let file = root.vfs().join("last-id");
+        let last = match self.store.disk().read(&file) {
+            Ok(contents) => std::str::from_utf8(&contents.bytes)
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+                .and_then(ConversationId::new),
+            Err(error) if is_absent(&error) => None,
+            Err(error) => return Err(error).context("read", &file),
+        };
+        let taken = self.taken()?;
+        let now = ConversationId::at(self.store.now());
+        let mut candidate = last.and_then(ConversationId::next).map_or(now, |next| next.max(now));
+        loop {
+            if !taken.contains(&candidate) {
+                match self.lock(candidate, &Wait::none()) {
+                    Ok(guard) => {
+                        make_dirs(self.store.disk(), &root.vfs())?;
+                        self.scratch().replace(&file, format!("{}\n", candidate.deciseconds()).as_bytes())?;
+                        return Ok(guard);
+                    }
+                    // Locked by somebody: then it is somebody's.
+                    Err(Error::Locked { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            candidate = candidate.next().ok_or_else(|| Error::Refused("there are no ids left".to_owned()))?;
+        }
+    }
+
+    /// Every id that is in use in any root: live, archived, trashed.
+    fn taken(&self) -> Result<BTreeSet<ConversationId>> {
+        let (disk, layout) = (self.store.disk(), &self.store.layout);
+        let mut taken = BTreeSet::new();
+        let mut partitions = vec![Partition::ALL.map(|part| (part, layout.store.partition(part)))];
+        partitions.extend(layout.work.iter().map(|work| Partition::ALL.map(|part| (part, work.partition(part)))));
+        for partitions in partitions {
+            taken.extend(Scan::of(disk, partitions, Depth::Nested)?.places.into_keys());
+        }
+        let mut trashes = vec![layout.store.trash()];
+        trashes.extend(layout.work.iter().map(|work| work.conversations.join(crate::layout::TRASH)));
+        for trash in trashes {
+            taken.extend(
+                entries(disk, &trash)?.iter().filter_map(|entry| ConversationId::from_dirname(OsStr::new(&entry.name))),
+            );
+        }
+        Ok(taken)
+    }
+}

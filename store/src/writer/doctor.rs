@@ -1,0 +1,140 @@
+//! Mends what can be mended without losing anything: directories that are no conversations go to the trash, second
+//! copies to the kept losers.
+
+use super::Writer;
+use crate::error::{Context as _, Error, Result};
+use crate::files::{exists, make_dirs, move_dir, unused};
+use crate::layout::TRASH;
+use crate::lock::Wait;
+use crate::problem::{Problem, What};
+use crate::reconcile::{ManagedFile, Root, Unit};
+use crate::snapshot::Snapshot;
+
+/// What was mended, and what was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// Problems that are gone, with where things went.
+    pub fixed: Vec<(Problem, String)>,
+    /// Problems that need a person.
+    pub left: Vec<Problem>,
+}
+
+impl Writer {
+    /// Mends what it can.
+    pub fn fix(&self) -> Result<Fixed> {
+        let mut fixed = Fixed::default();
+        for problem in problems(&self.store, &self.store.snapshot()?)? {
+            match self.mend(&problem)? {
+                Some(how) => fixed.fixed.push((problem, how)),
+                None => fixed.left.push(problem),
+            }
+        }
+        Ok(fixed)
+    }
+
+    fn mend(&self, problem: &Problem) -> Result<Option<String>> {
+        match &problem.what {
+            What::Stranger => self.trash(problem, &problem.path).map(Some),
+            What::Broken { root, .. } | What::Missing { root } => {
+                let Some(id) = problem.id else { return Ok(None) };
+                let guard = match self.lock(id, &Wait::none()) {
+                    Ok(guard) => guard,
+                    Err(Error::Locked { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                let snapshot = self.store.snapshot()?;
+                let Some(conversation) = snapshot.get(id) else {
+                    return Ok(None);
+                };
+                // A good copy of the unit elsewhere mends the store. A broken file in the workspace is somebody's edit.
+                if conversation.store.is_some() && *root == Root::Store && conversation.work.is_some() {
+                    self.sync(&guard)?;
+                    if !self.store.snapshot()?.problems_of(id).any(|left| left == problem) {
+                        return Ok(Some("restored from the workspace's copy".to_owned()));
+                    }
+                }
+                let dir = match root {
+                    Root::Store => conversation.dirs().store,
+                    Root::Work => None,
+                };
+                match dir {
+                    Some(dir) => self.trash(problem, dir).map(Some),
+                    None => Ok(None),
+                }
+            }
+            What::Duplicate => {
+                let Some(id) = problem.id else { return Ok(None) };
+                let Ok(guard) = self.lock(id, &Wait::none()) else {
+                    return Ok(None);
+                };
+                let mut op = self.begin_structural()?;
+                if problem.path.starts_with(self.store.layout.store.conversations()) {
+                    op.keep_dir(guard.id(), &problem.path, "duplicate")?;
+                } else {
+                    op.settle(&guard)?;
+                    op.tidy_work()?;
+                }
+                op.finish()?;
+                let gone = !exists(self.store.disk(), &problem.path)?;
+                Ok(gone.then(|| format!("kept under {}", self.store.layout.store.conflicts().display())))
+            }
+            What::Unreadable { .. }
+            | What::GarbageParent { .. }
+            | What::MissingParent { .. }
+            | What::Cycle { .. }
+            | What::UnmergedSilo => Ok(None),
+        }
+    }
+
+    /// Moves a directory to its root's trash and leaves a note with it.
+    fn trash(&self, problem: &Problem, dir: &std::path::Path) -> Result<String> {
+        let disk = self.store.disk();
+        let in_store = dir.starts_with(self.store.layout.store.conversations());
+        let root = match (&self.store.layout.work, in_store) {
+            (Some(work), false) => work.conversations.clone(),
+            (Some(_) | None, _) => self.store.layout.store.conversations(),
+        };
+        let trash = root.join(TRASH);
+        make_dirs(disk, &trash)?;
+        let target = unused(disk, &trash, dir.file_name().unwrap_or_default())?;
+        move_dir(disk, dir, &target)?;
+        let note = format!(
+            "# Trashed conversation\n\nThis directory could not be read as a conversation and was moved here.\n\n\
+             **Error:** {}\n**Date:** {}\n\nEverything that was in it is still here. Mend it and move it back to\n\
+             `{}` to use it again.\n",
+            problem.what,
+            self.store.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            root.display(),
+        );
+        let file = target.join("TRASHED.md");
+        disk.write_new(&file, note.as_bytes(), crate::files::FILE_MODE).context("write", &file)?;
+        Ok(format!("moved to {}", target.display()))
+    }
+}
+
+/// Everything that is wrong, streams included. Slower than a snapshot: it reads every event.
+pub fn problems(store: &crate::store::Store, snapshot: &Snapshot) -> Result<Vec<Problem>> {
+    let mut problems: Vec<Problem> = snapshot.problems().to_vec();
+    for conversation in snapshot.all() {
+        let base = snapshot.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
+        let observed = crate::observe::Observed::of(store.disk(), Unit::Stream, conversation.dirs(), base)?;
+        for (root, side, dir) in [
+            (Root::Store, &observed.store, conversation.dirs().store),
+            (Root::Work, &observed.work, conversation.dirs().work),
+        ] {
+            let Some(dir) = dir else { continue };
+            let flaw = match side {
+                Some(bytes) => bytes.problem(),
+                None => Some((ManagedFile::Events, crate::observe::Flaw::Missing)),
+            };
+            let Some((file, flaw)) = flaw else { continue };
+            let what = match flaw {
+                crate::observe::Flaw::Missing => What::Missing { root },
+                crate::observe::Flaw::Broken(reason) => What::Broken { root, reason },
+            };
+            let path = crate::layout::managed(dir, file);
+            problems.push(Problem { id: Some(conversation.id), path, what });
+        }
+    }
+    Ok(problems)
+}

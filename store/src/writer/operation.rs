@@ -1,0 +1,280 @@
+//! One change of the store, from the locks it takes to the ledger it leaves. The snapshot it works on is kept true as it
+//! goes.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::Writer;
+use crate::error::{Context as _, Error, Result};
+use crate::files::{exists, make_dirs, move_dir, unused};
+use crate::id::ConversationId;
+use crate::layout::{Partition, managed};
+use crate::ledger::{Entry, Ledger};
+use crate::lock::{FileLock, Guard};
+use crate::meta::Meta;
+use crate::mirror::Mirror;
+use crate::observe::read_file;
+use crate::presence::Projection;
+use crate::reconcile::ManagedFile;
+use crate::snapshot::{Conversation, Snapshot};
+use crate::store::Store;
+
+/// A change under way. Dropping it without [`Operation::finish`] leaves a state that the next one mends.
+#[derive(Debug)]
+pub(super) struct Operation<'w> {
+    pub(super) writer: &'w Writer,
+    snapshot: Snapshot,
+    ledger: Ledger,
+    saved: Ledger,
+    tree_lock: Option<FileLock>,
+    _ledger_lock: Option<FileLock>,
+}
+
+impl Writer {
+    /// Begins a change that leaves the shape of the tree alone.
+    pub(super) fn begin(&self) -> Result<Operation<'_>> {
+        self.begin_with(false)
+    }
+
+    /// Begins a change that may move conversations in the tree; only one is under way in a store at a time.
+    pub(super) fn begin_structural(&self) -> Result<Operation<'_>> {
+        self.begin_with(true)
+    }
+
+    fn begin_with(&self, structural: bool) -> Result<Operation<'_>> {
+        let layout = &self.store.layout;
+        let ledger_lock = match layout.work {
+            Some(_) => Some(self.file_lock(&layout.projection_lock())?),
+            None => None,
+        };
+        let tree_lock = if structural { Some(self.file_lock(&layout.store.tree_lock())?) } else { None };
+        let snapshot = self.store.snapshot()?.complete()?;
+        let ledger = snapshot.ledger.clone();
+        Ok(Operation { writer: self, saved: ledger.clone(), ledger, snapshot, tree_lock, _ledger_lock: ledger_lock })
+    }
+}
+
+impl Operation<'_> {
+    pub(super) fn store(&self) -> &Store {
+        &self.writer.store
+    }
+
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Remembers; what is remembered reaches the disk with [`Operation::save_ledger`].
+    pub(super) fn remember(&mut self, id: ConversationId, entry: Entry) {
+        self.ledger.set(id, entry);
+        self.snapshot.ledger.set(id, entry);
+    }
+
+    /// Forgets a conversation in the ledger.
+    pub(super) fn forget(&mut self, id: ConversationId) {
+        self.ledger.forget(id);
+        self.snapshot.ledger.forget(id);
+    }
+
+    /// Changes the snapshot's idea of one conversation, and of the tree with it.
+    pub(super) fn update(&mut self, id: ConversationId, change: impl FnOnce(&mut Conversation)) {
+        self.snapshot.update(id, change);
+    }
+
+    /// Puts a conversation into the snapshot.
+    pub(super) fn insert(&mut self, conversation: Conversation) {
+        self.snapshot.insert(conversation);
+    }
+
+    /// Takes a conversation out of the snapshot.
+    pub(super) fn take_out(&mut self, id: ConversationId) {
+        self.snapshot.remove(id);
+    }
+
+    /// Tells the snapshot that a directory of the workspace moved.
+    pub(super) fn snapshot_moved(&mut self, from: &Path, to: &Path) {
+        self.snapshot.moved_in_work(from, to);
+    }
+
+    /// Brings the ledger to disk, if it has news.
+    pub(super) fn save_ledger(&mut self) -> Result<()> {
+        if self.ledger == self.saved || self.store().layout.is_single_root() {
+            return Ok(());
+        }
+        let file = self.store().layout.projection_file();
+        make_dirs(self.store().disk(), &self.store().layout.worktree_state())?;
+        let bytes = self.ledger.to_bytes().map_err(std::io::Error::other).context("encode", &file)?;
+        self.writer.scratch().replace(&file, &bytes)?;
+        self.saved = self.ledger.clone();
+        Ok(())
+    }
+
+    /// Ends the change.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.save_ledger()?;
+        if let Some(scratch) = self.writer.work_scratch() {
+            scratch.close();
+        }
+        Ok(())
+    }
+
+    /// Where a managed file is in the store.
+    pub(super) fn store_file(&self, guard: &Guard, file: ManagedFile) -> Result<PathBuf> {
+        Ok(managed(&self.store_dir(guard)?, file))
+    }
+
+    /// Where a conversation is in the store.
+    pub(super) fn store_dir(&self, guard: &Guard) -> Result<PathBuf> {
+        let conversation = self.snapshot.find(guard.id())?;
+        let place = conversation.store.as_ref().ok_or(Error::NotFound { id: guard.id() })?;
+        Ok(place.dir.clone())
+    }
+
+    /// The store's metadata, with what another writer dropped put back.
+    pub(super) fn read_meta(&self, guard: &Guard) -> Result<Meta> {
+        let path = self.store_file(guard, ManagedFile::Metadata)?;
+        let Some(contents) = read_file(self.store().disk(), &path)? else {
+            return Err(Error::Malformed { path, reason: "the file is missing".to_owned() });
+        };
+        let mut meta = Meta::parse(&contents.bytes).map_err(|reason| Error::Invalid { path, reason })?;
+        self.snapshot.mirror.heal(guard.id(), &mut meta);
+        Ok(meta)
+    }
+
+    /// Writes metadata if it says anything new, and lets the mirror and the directory's name follow.
+    pub(super) fn write_meta(&mut self, guard: &Guard, meta: Meta) -> Result<()> {
+        let path = self.store_file(guard, ManagedFile::Metadata)?;
+        let before = read_file(self.store().disk(), &path)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
+        if before.as_ref() == Some(&meta) {
+            return self.follow_meta(guard, &meta);
+        }
+        let bytes = meta.to_bytes();
+        self.put_meta_bytes(guard, &meta, &bytes)
+    }
+
+    /// Writes these very bytes, which are this metadata.
+    pub(super) fn put_meta_bytes(&mut self, guard: &Guard, meta: &Meta, bytes: &[u8]) -> Result<()> {
+        self.put(guard, ManagedFile::Metadata, bytes)?;
+        self.follow_meta(guard, meta)
+    }
+
+    /// Writes a managed file of the store.
+    pub(super) fn put(&mut self, guard: &Guard, file: ManagedFile, bytes: &[u8]) -> Result<()> {
+        self.check_guard(guard)?;
+        let path = self.store_file(guard, file)?;
+        self.writer.scratch().replace(&path, bytes).map(drop)
+    }
+
+    /// Refuses to go on under a lock whose file somebody has removed meanwhile.
+    pub(super) fn check_guard(&self, guard: &Guard) -> Result<()> {
+        if guard.is_current() {
+            return Ok(());
+        }
+        let id = guard.id();
+        Err(Error::Locked { id, holder: self.store().locks().holder(id) })
+    }
+
+    /// Changes the mirror, under the tree's lock, starting from what is on disk now.
+    pub(super) fn change_mirror(&mut self, change: impl Fn(&mut Mirror) -> bool) -> Result<()> {
+        if !change(&mut self.snapshot.mirror) {
+            return Ok(());
+        }
+        let file = self.store().layout.store.tree_file();
+        let _turn = match self.tree_lock {
+            Some(_) => None,
+            None => Some(self.writer.file_lock(&self.store().layout.store.tree_lock())?),
+        };
+        let mut mirror = self.store().read_mirror()?;
+        if change(&mut mirror) {
+            let bytes = crate::json::pretty(&mirror);
+            self.writer.scratch().replace(&file, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a parent that is not there, is put away, or would close a circle.
+    pub(super) fn check_parent(&self, id: ConversationId, parent: Option<ConversationId>) -> Result<()> {
+        let Some(parent) = parent else { return Ok(()) };
+        let partition = self.snapshot.find(id).map_or(Partition::Live, |conversation| conversation.partition);
+        if self.snapshot.find(parent)?.partition != partition {
+            return Err(Error::Refused(format!("{parent} is archived; unarchive it first")));
+        }
+        self.check_cycle(id, parent)
+    }
+
+    /// Refuses a parent that would close a circle.
+    pub(super) fn check_cycle(&self, id: ConversationId, parent: ConversationId) -> Result<()> {
+        let Some(conversation) = self.snapshot.get(id) else {
+            return Ok(());
+        };
+        if self.snapshot.tree(conversation.partition).would_cycle(id, parent) {
+            return Err(Error::Refused(format!("{id} cannot be beneath {parent}, which is {id} itself or beneath it")));
+        }
+        Ok(())
+    }
+
+    /// Moves a conversation's directory in the store.
+    pub(super) fn move_in_store(&mut self, guard: &Guard, partition: Partition, name: &str) -> Result<()> {
+        let from = self.store_dir(guard)?;
+        let to = self.store().layout.store.partition(partition).join(name);
+        if from == to {
+            return Ok(());
+        }
+        if exists(self.store().disk(), &to)? {
+            // A second directory of the same conversation is in the way. It is kept, not overwritten.
+            self.keep_dir(guard.id(), &to, "duplicate")?;
+        }
+        move_dir(self.store().disk(), &from, &to)?;
+        self.update(guard.id(), |conversation| {
+            conversation.partition = partition;
+            if let Some(place) = &mut conversation.store {
+                place.name = name.into();
+                place.dir = to;
+                place.partition = partition;
+            }
+        });
+        Ok(())
+    }
+
+    /// Moves a whole directory to where losers are kept.
+    pub(super) fn keep_dir(&self, id: ConversationId, dir: &Path, label: &str) -> Result<()> {
+        move_dir(self.store().disk(), dir, &self.kept_name(id, label)?)
+    }
+
+    /// A new name among a conversation's kept losers.
+    pub(super) fn kept_name(&self, id: ConversationId, label: &str) -> Result<PathBuf> {
+        let time = crate::conflict::dirname(self.store().now());
+        let owner = self.store().layout.store.conflicts().join(id.deciseconds().to_string());
+        unused(self.store().disk(), &owner, OsStr::new(&format!("{time}_{label}")))
+    }
+
+    /// Whether a conversation is meant to be in this worktree.
+    pub(super) fn intent(&self, id: ConversationId) -> Projection {
+        self.snapshot.get(id).map_or(Projection::LocalOnly, |conversation| conversation.intent)
+    }
+
+    fn follow_meta(&mut self, guard: &Guard, meta: &Meta) -> Result<()> {
+        let id = guard.id();
+        self.change_mirror(|mirror| mirror.follow(id, meta))?;
+        let parent = self.snapshot.mirror.effective_parent(id, Some(meta), None);
+        let origin = meta.origin().or(self.snapshot.mirror.origin(id)).map(ToOwned::to_owned);
+        let new = meta.clone();
+        self.update(id, |conversation| {
+            conversation.parent = parent;
+            conversation.origin = origin;
+            conversation.meta = Some(new);
+        });
+        let conversation = self.snapshot.find(id)?;
+        if self.store().layout.is_single_root()
+            && conversation.store.as_ref().is_some_and(|place| place.beneath.is_some())
+        {
+            // A tree that came nested stays nested where it is the only copy.
+            return Ok(());
+        }
+        let (partition, name) = (conversation.partition, id.dirname(meta.title()));
+        self.move_in_store(guard, partition, &name)
+    }
+}

@@ -1,0 +1,292 @@
+//! Makes the workspace's copy of a conversation what the store has, where the tree wants it. The store is settled by then.
+
+use std::path::{Path, PathBuf};
+
+use super::operation::Operation;
+use crate::error::{Context as _, Error, Result};
+use crate::files::{NewFile, exists, gather, make_dirs, move_dir};
+use crate::id::ConversationId;
+use crate::layout::managed;
+use crate::ledger::Entry;
+use crate::lock::Guard;
+use crate::observe::{Observed, read_file, stat_file, unmanaged};
+use crate::presence::{Projection, StoragePresence};
+use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Unit, is_conclusive};
+use crate::scan::Place;
+
+/// A draft of the user's next message lies in the store's directory only.
+const NOT_EXPORTED: &str = "QUERY_MESSAGE.md";
+
+impl Operation<'_> {
+    /// Brings the workspace's copy in step, moves it where it belongs, and remembers how both sides look.
+    pub(super) fn project(&mut self, guard: &Guard) -> Result<()> {
+        let id = guard.id();
+        self.project_copy(guard).map_err(|source| Error::Unprojected { id, source: Box::new(source) })
+    }
+
+    /// Takes a conversation's copy, and whatever lies beneath it, out of the workspace. The caller has settled all of it.
+    pub(super) fn withdraw(&mut self, id: ConversationId) -> Result<()> {
+        let places: Vec<_> = self.snapshot().work_places.get(&id).cloned().unwrap_or_default();
+        let chosen = self.snapshot().get(id).and_then(|conversation| conversation.work.clone());
+        for dir in places.into_iter().map(|place| place.dir).chain(chosen.map(|place| place.dir)) {
+            if exists(self.store().disk(), &dir)?
+                && let Some(scratch) = self.writer.work_scratch()
+            {
+                scratch.discard(&dir)?;
+                self.remove_if_empty(&dir);
+            }
+        }
+        self.update(id, |conversation| {
+            conversation.work = None;
+            if conversation.store.is_some() {
+                conversation.presence = StoragePresence::UserLocalOnly;
+            }
+        });
+        Ok(())
+    }
+
+    /// Removes leftovers: copies of conversations that the store no longer has and that hold exactly what was exported,
+    /// and second copies of one conversation. Whatever has bytes of its own is kept.
+    pub(super) fn tidy_work(&mut self) -> Result<()> {
+        let leftovers: Vec<_> = self
+            .snapshot()
+            .all()
+            .filter(|conversation| conversation.presence == StoragePresence::WorkspaceOnly)
+            .map(|conversation| conversation.id)
+            .collect();
+        for id in leftovers {
+            self.drop_leftover(id)?;
+        }
+        let seconds: Vec<(ConversationId, PathBuf)> = self
+            .snapshot()
+            .all()
+            .filter_map(|conversation| {
+                let chosen = &conversation.work.as_ref()?.dir;
+                let places = self.snapshot().work_places.get(&conversation.id)?;
+                let others = places.iter().map(|place| &place.dir).filter(move |dir| *dir != chosen);
+                Some(others.map(|dir| (conversation.id, dir.clone())).collect::<Vec<_>>())
+            })
+            .flatten()
+            .collect();
+        for (id, dir) in seconds {
+            self.drop_second_copy(id, &dir)?;
+        }
+        Ok(())
+    }
+
+    fn project_copy(&mut self, guard: &Guard) -> Result<()> {
+        let id = guard.id();
+        if self.store().layout.is_single_root() {
+            return Ok(());
+        }
+        if self.intent(id) == Projection::LocalOnly {
+            self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
+            return Ok(());
+        }
+        let wanted = self.snapshot().work_dir(&self.store().layout, id);
+        let at = self.snapshot().find(id)?.work.as_ref().map(|place| place.dir.clone());
+        match (at, wanted) {
+            (None, None) => {
+                // Hidden with an ancestor; it comes back with it.
+                self.remember(id, Entry { intent: Projection::Projected, base: None });
+                return Ok(());
+            }
+            (None, Some(wanted)) => self.copy_out(guard, &wanted)?,
+            (Some(at), Some(wanted)) if at != wanted => {
+                self.move_in_work(id, &at, &wanted)?;
+                self.export_units(guard)?;
+            }
+            (Some(_), Some(_) | None) => self.export_units(guard)?,
+        }
+        let base = self.take_base(guard)?;
+        self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });
+        Ok(())
+    }
+
+    /// Makes a new copy, whole.
+    fn copy_out(&mut self, guard: &Guard, target: &Path) -> Result<()> {
+        let id = guard.id();
+        let disk = self.store().disk();
+        let store = self.store_dir(guard)?;
+        let mut files = Vec::new();
+        for file in ManagedFile::ALL {
+            let contents = read_file(disk, &managed(&store, file))?;
+            files.extend(contents.map(|contents| NewFile::bytes(file.name(), contents.bytes)));
+        }
+        let others = unmanaged(disk, &store)?.into_iter().filter(|path| path != Path::new(NOT_EXPORTED));
+        files.extend(gather(disk, &store, others)?);
+        if let Some(parent) = target.parent() {
+            make_dirs(disk, parent)?;
+        }
+        if let Some(scratch) = self.writer.work_scratch() {
+            scratch.place(target, &files)?;
+        }
+        let conversation = self.snapshot().find(id)?;
+        let place = Place {
+            dir: target.to_owned(),
+            name: target.file_name().unwrap_or_default().to_owned(),
+            partition: conversation.partition,
+            beneath: self.snapshot().tree(conversation.partition).parent(id),
+        };
+        self.update(id, |conversation| {
+            conversation.work = Some(place);
+            conversation.presence = StoragePresence::Projected;
+        });
+        Ok(())
+    }
+
+    fn move_in_work(&mut self, id: ConversationId, from: &Path, to: &Path) -> Result<()> {
+        if exists(self.store().disk(), to)? {
+            self.drop_second_copy(id, to)?;
+        }
+        move_dir(self.store().disk(), from, to)?;
+        self.remove_if_empty(from);
+        self.snapshot_moved(from, to);
+        Ok(())
+    }
+
+    fn export_units(&mut self, guard: &Guard) -> Result<()> {
+        let id = guard.id();
+        for unit in Unit::ALL {
+            let conversation = self.snapshot().find(id)?;
+            let Some(work) = conversation.work.as_ref().map(|place| place.dir.clone()) else {
+                return Ok(());
+            };
+            let observed: Observed = conversation.observe(self.store().disk(), unit, self.ledger())?;
+            if observed.action == Action::Hold {
+                // Somebody is in the middle of resolving it: the real file stays.
+                continue;
+            }
+            let (Some(store), Some(scratch)) = (observed.store, self.writer.work_scratch()) else {
+                continue;
+            };
+            for &file in unit.files() {
+                let path = managed(&work, file);
+                match store.file(file) {
+                    Some(contents) => scratch.replace(&path, &contents.bytes).map(drop)?,
+                    None if exists(self.store().disk(), &path)? => {
+                        self.store().disk().remove_file(&path).context("remove", &path)?;
+                    }
+                    None => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How both sides look now. A file that differs keeps what was remembered of it.
+    fn take_base(&self, guard: &Guard) -> Result<Base> {
+        let disk = self.store().disk();
+        let conversation = self.snapshot().find(guard.id())?;
+        let dirs = conversation.dirs();
+        let before = self.ledger().get(guard.id()).and_then(|entry| entry.base);
+        let mut base = before.unwrap_or_default();
+        let (Some(store), Some(work)) = (dirs.store, dirs.work) else {
+            return Ok(base);
+        };
+        for file in ManagedFile::ALL {
+            let paths = [managed(store, file), managed(work, file)];
+            let stamps = (stat_file(disk, &paths[0])?, stat_file(disk, &paths[1])?);
+            let known = before.is_some_and(|before| {
+                let remembered = before.file(file);
+                is_conclusive(remembered.store, stamps.0, before.taken)
+                    && is_conclusive(remembered.work, stamps.1, before.taken)
+            });
+            if known {
+                continue;
+            }
+            let (in_store, in_work) = (read_file(disk, &paths[0])?, read_file(disk, &paths[1])?);
+            let bytes = |contents: &Option<crate::disk::Contents>| contents.as_ref().map(|c| Digest::of(&c.bytes));
+            if bytes(&in_store) == bytes(&in_work) {
+                *base.file_mut(file) = FileBase {
+                    digest: bytes(&in_store),
+                    store: in_store.map(|contents| contents.stat.into()),
+                    work: in_work.map(|contents| contents.stat.into()),
+                };
+            }
+        }
+        base.taken = i64::try_from(self.store().now().as_nanosecond()).unwrap_or(i64::MAX);
+        Ok(base)
+    }
+
+    /// Drops the copy of a conversation that is gone from the store, if nothing in it is its own.
+    fn drop_leftover(&mut self, id: ConversationId) -> Result<()> {
+        let disk = self.store().disk();
+        let conversation = self.snapshot().find(id)?;
+        let Some(work) = conversation.work.clone() else {
+            return Ok(());
+        };
+        for unit in Unit::ALL {
+            if conversation.observe(disk, unit, self.ledger())?.action != Action::Drop {
+                return Ok(());
+            }
+        }
+        let children = crate::layout::children_dir(&work.dir);
+        if exists(disk, &children)? || !unmanaged(disk, &work.dir)?.is_empty() {
+            return Ok(());
+        }
+        self.withdraw(id)?;
+        self.forget(id);
+        self.take_out(id);
+        Ok(())
+    }
+
+    /// Removes another copy of a conversation that the worktree also has elsewhere; keeps it if it differs.
+    fn drop_second_copy(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
+        let disk = self.store().disk();
+        let conversation = self.snapshot().find(id)?;
+        let mut same = unmanaged(disk, dir)?.is_empty() && !exists(disk, &crate::layout::children_dir(dir))?;
+        for file in ManagedFile::ALL {
+            let there = read_file(disk, &managed(dir, file))?.map(|contents| contents.bytes);
+            let known = match conversation.dirs().store {
+                Some(store) => read_file(disk, &managed(store, file))?.map(|contents| contents.bytes),
+                None => None,
+            };
+            same &= there.is_none() || there == known;
+        }
+        if !same {
+            let children = crate::layout::children_dir(dir);
+            if exists(disk, &children)? {
+                // Other conversations lie beneath it; it stays until they have moved.
+                return Ok(());
+            }
+            return self.keep_work_dir(id, dir);
+        }
+        if let Some(scratch) = self.writer.work_scratch() {
+            scratch.discard(dir)?;
+            self.remove_if_empty(dir);
+        }
+        Ok(())
+    }
+
+    /// Copies a directory of the workspace to the kept losers and takes it out. The two may be on different filesystems.
+    fn keep_work_dir(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
+        let disk = self.store().disk();
+        let mut there = unmanaged(disk, dir)?;
+        for file in ManagedFile::ALL {
+            if exists(disk, &managed(dir, file))? {
+                there.push(file.name().into());
+            }
+        }
+        let files = gather(disk, dir, there)?;
+        let target = self.kept_name(id, "duplicate-workspace")?;
+        if let Some(parent) = target.parent() {
+            make_dirs(disk, parent)?;
+        }
+        self.writer.scratch().place(&target, &files)?;
+        match self.writer.work_scratch() {
+            Some(scratch) => scratch.discard(dir),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the children's directory that something was moved out of, once nothing is left in it.
+    fn remove_if_empty(&self, moved: &Path) {
+        let Some(parent) = moved.parent() else { return };
+        let is_children_dir = self.store().layout.work.as_ref().is_some_and(|work| parent != work.conversations);
+        if is_children_dir {
+            // Not empty is the usual answer.
+            let _ = self.store().disk().remove_dir(parent);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Brings the store up to date with what was edited in the workspace, before anything else is done to a conversation.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::operation::Operation;
+use crate::error::{Context as _, Error, Result};
+use crate::files::{NewContent, NewFile, exists, gather, make_dirs};
+use crate::layout::managed;
+use crate::ledger::Entry;
+use crate::lock::Guard;
+use crate::meta::Meta;
+use crate::observe::{Flaw, Observed, UnitBytes, read_file, unmanaged};
+use crate::presence::{Projection, StoragePresence};
+use crate::reconcile::{Action, FileBase, ManagedFile, Root, Unit};
+use crate::scan::Place;
+
+impl Operation<'_> {
+    /// After this the store has the current version of both units, and whatever lost is kept.
+    pub(super) fn settle(&mut self, guard: &Guard) -> Result<()> {
+        self.check_guard(guard)?;
+        let conversation = self.snapshot().find(guard.id())?;
+        if conversation.store.is_none() {
+            return self.import_whole(guard);
+        }
+        for unit in Unit::ALL {
+            self.settle_unit(guard, unit)?;
+        }
+        Ok(())
+    }
+
+    /// Copies what only the workspace has, unmanaged files included, into the store's directory of the conversation.
+    pub(super) fn settle_unmanaged(&mut self, guard: &Guard) -> Result<()> {
+        let conversation = self.snapshot().find(guard.id())?;
+        let dirs = conversation.dirs();
+        let (Some(store), Some(work)) = (dirs.store.map(Path::to_owned), dirs.work.map(Path::to_owned)) else {
+            return Ok(());
+        };
+        let disk = self.store().disk();
+        let mut differing = Vec::new();
+        for file in gather(disk, &work, unmanaged(disk, &work)?)? {
+            let target = store.join(&file.path);
+            match (&file.content, exists(disk, &target)?) {
+                (NewContent::Dir, true) => {}
+                (NewContent::Dir, false) => make_dirs(disk, &target)?,
+                (NewContent::Link(to), false) => disk.symlink(to, &target).context("link", &target)?,
+                (NewContent::Link(to), true) => {
+                    if disk.read_link(&target).ok().as_ref() != Some(to) {
+                        differing.push(file.clone());
+                    }
+                }
+                (NewContent::File { bytes, .. }, false) => {
+                    if let Some(parent) = target.parent() {
+                        make_dirs(disk, parent)?;
+                    }
+                    self.writer.scratch().replace(&target, bytes)?;
+                }
+                (NewContent::File { bytes, .. }, true) => {
+                    if read_file(disk, &target)?.is_none_or(|contents| contents.bytes != *bytes) {
+                        differing.push(file.clone());
+                    }
+                }
+            }
+        }
+        if differing.is_empty() {
+            return Ok(());
+        }
+        // The store's stays; the workspace's is kept beside it, with the directories it lies in.
+        let mut parents = BTreeSet::new();
+        for file in &differing {
+            parents.extend(file.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()).map(Path::to_owned));
+        }
+        let named: BTreeSet<_> = differing.iter().map(|file| file.path.clone()).collect();
+        let dirs = parents.into_iter().filter(|dir| !named.contains(dir));
+        let mut files: Vec<_> = dirs.map(|path| NewFile { path, content: NewContent::Dir }).chain(differing).collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        self.keep(guard, "files-workspace", &files)
+    }
+
+    fn settle_unit(&mut self, guard: &Guard, unit: Unit) -> Result<()> {
+        let id = guard.id();
+        let observed = self.snapshot().find(id)?.observe(self.store().disk(), unit, self.ledger())?;
+        let Observed { store, work, action, .. } = observed;
+        match (action, store, work) {
+            (Action::Import, _, Some(work)) => self.bring_in(guard, unit, &work),
+            (Action::Restore | Action::Conflict { winner: Root::Work }, store, Some(work)) => {
+                if let Some(store) = store {
+                    self.keep_unit(guard, unit, Root::Store, &store)?;
+                    self.decide_for_other(guard, unit, &store)?;
+                }
+                self.bring_in(guard, unit, &work)
+            }
+            (Action::Conflict { winner: Root::Store }, _, Some(work)) => {
+                self.keep_unit(guard, unit, Root::Work, &work)?;
+                self.decide_for_other(guard, unit, &work)
+            }
+            (Action::Unproject, ..) => {
+                self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
+                self.update(id, |conversation| conversation.intent = Projection::LocalOnly);
+                Ok(())
+            }
+            (
+                Action::Keep
+                | Action::Export
+                | Action::Drop
+                | Action::Hold
+                | Action::Import
+                | Action::Restore
+                | Action::Conflict { .. },
+                ..,
+            ) => Ok(()),
+        }
+    }
+
+    /// Writes the decision down before acting on it: with the loser as the base, only the winner has changes, however
+    /// far the copying gets.
+    fn decide_for_other(&mut self, guard: &Guard, unit: Unit, loser: &UnitBytes) -> Result<()> {
+        let id = guard.id();
+        let mut base = self.ledger().get(id).and_then(|entry| entry.base).unwrap_or_default();
+        for (&file, digest) in unit.files().iter().zip(loser.digests()) {
+            *base.file_mut(file) = FileBase { digest, store: None, work: None };
+        }
+        self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });
+        self.save_ledger()
+    }
+
+    fn bring_in(&mut self, guard: &Guard, unit: Unit, work: &UnitBytes) -> Result<()> {
+        for &file in unit.files() {
+            match work.file(file) {
+                Some(contents) if file == ManagedFile::Metadata => {
+                    let path = self.store_file(guard, file)?;
+                    let meta = Meta::parse(&contents.bytes).map_err(|reason| Error::Invalid { path, reason })?;
+                    // A circle that came in from the workspace is stored as it is and cut in every view.
+                    self.put_meta_bytes(guard, &meta, &contents.bytes)?;
+                }
+                Some(contents) => self.put(guard, file, &contents.bytes)?,
+                None => {
+                    let path = self.store_file(guard, file)?;
+                    if exists(self.store().disk(), &path)? {
+                        self.store().disk().remove_file(&path).context("remove", &path)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_unit(&self, guard: &Guard, unit: Unit, root: Root, bytes: &UnitBytes) -> Result<()> {
+        let files: Vec<_> = unit
+            .files()
+            .iter()
+            .filter_map(|&file| Some(NewFile::bytes(file.name(), bytes.file(file)?.bytes.clone())))
+            .collect();
+        self.keep(guard, &format!("{unit}-{root}"), &files)
+    }
+
+    fn keep(&self, guard: &Guard, label: &str, files: &[NewFile]) -> Result<()> {
+        let target = self.kept_name(guard.id(), label)?;
+        if let Some(parent) = target.parent() {
+            make_dirs(self.store().disk(), parent)?;
+        }
+        self.writer.scratch().place(&target, files)
+    }
+
+    /// Copies a conversation that only the workspace has into the store, as it is.
+    fn import_whole(&mut self, guard: &Guard) -> Result<()> {
+        let id = guard.id();
+        let disk = self.store().disk();
+        let conversation = self.snapshot().find(id)?;
+        let work = conversation.work.clone().ok_or(Error::NotFound { id })?;
+        let mut files = Vec::new();
+        for unit in Unit::ALL {
+            let found = UnitBytes::read(disk, &work.dir, unit)?;
+            let first = unit.files()[unit.files().len() - 1];
+            let Some(bytes) = found else {
+                let path = managed(&work.dir, first);
+                return Err(Error::Malformed { path, reason: "the file is missing".to_owned() });
+            };
+            if let Some((file, flaw)) = bytes.problem() {
+                let path = managed(&work.dir, file);
+                return Err(match flaw {
+                    Flaw::Missing => Error::Malformed { path, reason: "the file is missing".to_owned() },
+                    Flaw::Broken(reason) => Error::Invalid { path, reason },
+                });
+            }
+            for &file in unit.files() {
+                files.extend(bytes.file(file).map(|contents| NewFile::bytes(file.name(), contents.bytes.clone())));
+            }
+        }
+        files.extend(gather(disk, &work.dir, unmanaged(disk, &work.dir)?)?);
+        let meta = conversation.meta.clone();
+        let beneath = conversation.parent;
+        let partition = conversation.partition;
+        let name = id.dirname(conversation.title());
+        let target = self.store().layout.store.partition(partition).join(&name);
+        // The parent a file does not name is told by its place, and the mirror keeps it; no byte of the file changes.
+        self.change_mirror(|mirror| match &meta {
+            Some(meta) => mirror.follow_place(id, meta, beneath),
+            None => false,
+        })?;
+        if let Some(parent) = target.parent() {
+            make_dirs(self.store().disk(), parent)?;
+        }
+        self.writer.scratch().place(&target, &files)?;
+        self.update(id, |conversation| {
+            conversation.presence = StoragePresence::Projected;
+            conversation.store = Some(Place { dir: target, name: name.into(), partition, beneath: None });
+        });
+        Ok(())
+    }
+}
