@@ -101,10 +101,8 @@ pub(crate) fn can_be_local(store: &Store) -> Result<()> {
     if !store.layout().is_single_root() {
         return Ok(());
     }
-    Err(
-        Error::no("there is no user-local storage, so no conversation can be local")
-            .hint("set JP_USER_DATA_DIR, XDG_DATA_HOME or HOME to say where it is"),
-    )
+    Err(Error::no("there is no user-local storage, so no conversation can be local")
+        .hint("set JP_USER_DATA_DIR, XDG_DATA_HOME or HOME to say where it is"))
 }
 
 /// `1 conversation`, `2 conversations`.

@@ -57,11 +57,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         change(ctx, &view.store, |change| {
             for (problem, how) in change.writer.fix()?.fixed {
                 let trouble = Trouble::from(&problem);
-                fixed.push(Mended {
-                    path: trouble.place(),
-                    what: trouble.what,
-                    how,
-                });
+                fixed.push(Mended { path: trouble.place(), what: trouble.what, how });
             }
             Ok(())
         })?;
@@ -72,11 +68,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         for gone in before.iter().map(|finding| &finding.trouble) {
             let is = |path: &str| path == gone.path || path == gone.place();
             if !left.iter().any(|finding| is(&finding.trouble.path)) && !fixed.iter().any(|mended| is(&mended.path)) {
-                fixed.push(Mended {
-                    path: gone.place(),
-                    what: gone.what.clone(),
-                    how: "tidied up".to_owned(),
-                });
+                fixed.push(Mended { path: gone.place(), what: gone.what.clone(), how: "tidied up".to_owned() });
             }
         }
         left
@@ -87,44 +79,29 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 }
 
 fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) -> Result<Exit> {
-    let exit = match (
-        findings.is_empty(),
-        findings.iter().any(|finding| finding.trouble.damage),
-    ) {
+    let exit = match (findings.is_empty(), findings.iter().any(|finding| finding.trouble.damage)) {
         (true, _) => Exit::DONE,
         (false, false) => Exit::NO,
         (false, true) => Kind::Damaged.exit(),
     };
     if ctx.ui.json() {
-        ctx.ui.object(&Report {
-            healthy: findings.is_empty(),
-            fixed,
-            findings,
-        })?;
+        ctx.ui.object(&Report { healthy: findings.is_empty(), fixed, findings })?;
         return Ok(exit);
     }
     for mended in &fixed {
-        ctx.ui
-            .line(&format!("mended  {}: {}", clean(&mended.path), clean(&mended.what)))?;
+        ctx.ui.line(&format!("mended  {}: {}", clean(&mended.path), clean(&mended.what)))?;
         ctx.ui.line(&format!("        {}", clean(&mended.how)))?;
     }
     for Finding { trouble, advice } in &findings {
         let head = if trouble.damage { "damage" } else { "oddity" };
-        ctx.ui.line(&format!(
-            "{head}  {}: {}",
-            clean(&trouble.place()),
-            clean(&trouble.what)
-        ))?;
+        ctx.ui.line(&format!("{head}  {}: {}", clean(&trouble.place()), clean(&trouble.what)))?;
         ctx.ui.line(&format!("        {}", clean(advice)))?;
     }
     ctx.ui.note(&match (findings.len(), fixed.len()) {
         (0, 0) => "All is well.".to_owned(),
         (0, mended) => format!("All is well now; {} mended.", count(mended, "thing")),
         (left, _) if fix => format!("{} left, for a person to decide.", count(left, "finding")),
-        (found, _) => format!(
-            "{}. `jp doctor --fix` mends what can be mended.",
-            count(found, "finding")
-        ),
+        (found, _) => format!("{}. `jp doctor --fix` mends what can be mended.", count(found, "finding")),
     });
     Ok(exit)
 }
@@ -133,10 +110,7 @@ fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) ->
 fn look(view: &View) -> Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = problems(&view.store, &view.snapshot)?
         .iter()
-        .map(|problem| Finding {
-            trouble: problem.into(),
-            advice: advice(&problem.what),
-        })
+        .map(|problem| Finding { trouble: problem.into(), advice: advice(&problem.what) })
         .collect();
     for lock in orphans(&view.store)? {
         let path = lock.path.display().to_string();
@@ -163,13 +137,7 @@ fn look(view: &View) -> Result<Vec<Finding>> {
         let path = path.display().to_string();
         let error = whole(&error);
         let why = error.strip_prefix(&format!("{path}: ")).unwrap_or(&error);
-        findings.push(oddity(
-            None,
-            path,
-            "broken-session",
-            why,
-            "remove it; the terminal then forgets what it was on",
-        ));
+        findings.push(oddity(None, path, "broken-session", why, "remove it; the terminal then forgets what it was on"));
     }
     if let Some((path, why)) = broken_link(&view.store) {
         let path = path.display().to_string();
@@ -195,19 +163,8 @@ fn look(view: &View) -> Result<Vec<Finding>> {
 }
 
 fn oddity(id: Option<String>, path: String, kind: &'static str, what: &str, advice: &str) -> Finding {
-    let trouble = Trouble {
-        id,
-        path,
-        kind,
-        what: what.to_owned(),
-        line: None,
-        column: None,
-        damage: false,
-    };
-    Finding {
-        trouble,
-        advice: advice.to_owned(),
-    }
+    let trouble = Trouble { id, path, kind, what: what.to_owned(), line: None, column: None, damage: false };
+    Finding { trouble, advice: advice.to_owned() }
 }
 
 fn advice(what: &What) -> String {

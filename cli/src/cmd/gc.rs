@@ -60,29 +60,17 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let old =
         |age: Duration, at: Option<Timestamp>| at.is_some_and(|at| now.checked_sub(age).is_ok_and(|limit| at <= limit));
     let trash: Vec<PathBuf> = match args.trash {
-        Some(age) => trashed(&view)
-            .into_iter()
-            .filter(|(_, at)| old(age, *at))
-            .map(|(path, _)| path)
-            .collect(),
+        Some(age) => trashed(&view).into_iter().filter(|(_, at)| old(age, *at)).map(|(path, _)| path).collect(),
         None => Vec::new(),
     };
     let conflicts: Vec<PathBuf> = match args.conflicts {
-        Some(age) => view
-            .store
-            .conflicts()?
-            .into_iter()
-            .filter(|kept| old(age, kept.at))
-            .map(|kept| kept.path)
-            .collect(),
+        Some(age) => {
+            view.store.conflicts()?.into_iter().filter(|kept| old(age, kept.at)).map(|kept| kept.path).collect()
+        }
         None => Vec::new(),
     };
-    let mut report = Report {
-        dry_run: args.dry_run,
-        trash: words(&trash),
-        conflicts: words(&conflicts),
-        ..Report::default()
-    };
+    let mut report =
+        Report { dry_run: args.dry_run, trash: words(&trash), conflicts: words(&conflicts), ..Report::default() };
     if args.dry_run {
         let (in_use, removed): (Vec<_>, Vec<_>) = expired(&view.snapshot, now)
             .into_iter()
@@ -150,10 +138,7 @@ fn trashed(view: &View) -> Vec<(PathBuf, Option<Timestamp>)> {
     });
     // The note is written when a directory is put there; without one the directory itself has to do.
     let since = |path: &Path| {
-        let stat = RealDisk
-            .stat(&path.join("TRASHED.md"))
-            .or_else(|_| RealDisk.stat(path))
-            .ok()?;
+        let stat = RealDisk.stat(&path.join("TRASHED.md")).or_else(|_| RealDisk.stat(path)).ok()?;
         Timestamp::from_nanosecond(stat.mtime.into()).ok()
     };
     let mut found: Vec<_> = paths.map(|path| (path.clone(), since(&path))).collect();

@@ -42,8 +42,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     if args.path.is_none() {
         match Workspace::find(&RealDisk, &cwd) {
             Ok(found) if found.project != cwd => {
-                ctx.ui
-                    .note("hint: `jp init .` makes a workspace of this very directory");
+                ctx.ui.note("hint: `jp init .` makes a workspace of this very directory");
                 return tell(ctx, &found, false);
             }
             // What is wrong with a workspace above is no reason not to have one here.
@@ -52,9 +51,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     }
     let root = cwd.join(args.path.unwrap_or_default());
     fs::create_dir_all(&root).map_err(|error| Error::io("make", &root, &error))?;
-    let root = root
-        .canonicalize()
-        .map_err(|error| Error::io("look at", &root, &error))?;
+    let root = root.canonicalize().map_err(|error| Error::io("look at", &root, &error))?;
     let storage = root.join(STORAGE);
     let conversations = storage.join(CONVERSATIONS);
     fs::create_dir_all(&conversations).map_err(|error| Error::io("make", &conversations, &error))?;
@@ -81,9 +78,7 @@ fn write_id(storage: &Path, id: &WorkspaceId) -> Result<bool> {
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(storage)
         .map_err(|error| failed(&error))?;
-    file.write_all(id.to_file().as_bytes())
-        .and_then(|()| file.as_file().sync_all())
-        .map_err(|error| failed(&error))?;
+    file.write_all(id.to_file().as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(|error| failed(&error))?;
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(true),
         // Somebody else was quicker; then theirs is the id.

@@ -42,12 +42,7 @@ impl Sessions {
 fn is_stale(view: &View, mapping: &Mapping) -> bool {
     let any = |is: &dyn Fn(ConversationId) -> bool| mapping.history().iter().any(|entry| is(entry.id()));
     let session = mapping.session();
-    stale(
-        &session.source,
-        is_there(session),
-        any(&|id| view.snapshot.get(id).is_some()),
-        any(&|id| view.is_locked(id)),
-    )
+    stale(&session.source, is_there(session), any(&|id| view.snapshot.get(id).is_some()), any(&|id| view.is_locked(id)))
 }
 
 /// Lock files that nobody holds.

@@ -2,6 +2,7 @@
 
 use jp_store::ConversationId;
 use jp_store::presence::StoragePresence;
+use jp_store::snapshot::Conversation;
 use jp_store::writer::Migrated;
 use serde::Serialize;
 
@@ -41,19 +42,15 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let store = ctx.store()?;
     let migrated = if args.dry_run {
         let snapshot = store.snapshot()?;
-        let external = snapshot
-            .all()
-            .filter(|found| found.presence == StoragePresence::WorkspaceOnly);
+        let external = snapshot.all().filter(|found| found.presence == StoragePresence::WorkspaceOnly);
         let siblings = &store.layout().siblings;
-        let elsewhere = |id: &ConversationId| {
-            let places = snapshot.store_places.get(id).into_iter().flatten();
-            places
-                .into_iter()
-                .any(|place| siblings.iter().any(|silo| place.dir.starts_with(&silo.dir)))
+        let elsewhere = |found: &&Conversation| {
+            let place = found.store.as_ref();
+            place.is_some_and(|place| siblings.iter().any(|silo| place.dir.starts_with(&silo.dir)))
         };
         Migrated {
             silos: siblings.len(),
-            moved: snapshot.all().map(|found| found.id).filter(elsewhere).collect(),
+            moved: snapshot.all().filter(elsewhere).map(|found| found.id).collect(),
             imported: external.map(|found| found.id).collect(),
             ..Migrated::default()
         }

@@ -133,19 +133,12 @@ impl Report {
         }
         let name = |id: Option<jp_store::ConversationId>| id.map(|id| id.to_string());
         Ok(Self {
-            workspace: Workspace {
-                root: workspace.project.display().to_string(),
-                id: workspace.id.to_string(),
-            },
+            workspace: Workspace { root: workspace.project.display().to_string(), id: workspace.id.to_string() },
             store: StoreReport {
                 path: layout.store.dir.display().to_string(),
                 exists: layout.store.dir.exists(),
                 single_root: layout.is_single_root(),
-                silos: layout
-                    .siblings
-                    .iter()
-                    .map(|silo| silo.dir.display().to_string())
-                    .collect(),
+                silos: layout.siblings.iter().map(|silo| silo.dir.display().to_string()).collect(),
             },
             session: view.store.session().map(|session| Session {
                 key: session.key(),
@@ -157,10 +150,7 @@ impl Report {
             drafts: Vec::new(),
             conflicts: view.store.conflicts()?.into_iter().map(Conflict::from).collect(),
             locks: view.store.locks().list()?.into_iter().map(Lock::from).collect(),
-            problems: problems(&view.store, &view.snapshot)?
-                .iter()
-                .map(Trouble::from)
-                .collect(),
+            problems: problems(&view.store, &view.snapshot)?.iter().map(Trouble::from).collect(),
         })
     }
 
@@ -182,19 +172,8 @@ impl Report {
             let active = session.active.as_deref().unwrap_or("on no conversation");
             say("session", &format!("{} {active}", session.key))?;
         }
-        let Counts {
-            total,
-            projected,
-            local,
-            external,
-            archived,
-        } = self.counts;
-        let parts = [
-            (projected, "projected"),
-            (local, "local"),
-            (external, "external"),
-            (archived, "archived"),
-        ];
+        let Counts { total, projected, local, external, archived } = self.counts;
+        let parts = [(projected, "projected"), (local, "local"), (external, "external"), (archived, "archived")];
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(number, _)| *number > 0)
@@ -209,11 +188,7 @@ impl Report {
         )?;
         for lock in &self.locks {
             let who = lock.pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
-            let state = if lock.held {
-                format!("held{who}")
-            } else {
-                "left behind".to_owned()
-            };
+            let state = if lock.held { format!("held{who}") } else { "left behind".to_owned() };
             say("lock", &format!("{} {state}", lock.id))?;
         }
         for kept in &self.conflicts {
@@ -240,10 +215,9 @@ impl Trouble {
 impl From<&Problem> for Trouble {
     fn from(problem: &Problem) -> Self {
         let (what, place) = match &problem.what {
-            What::Broken { reason, .. } => (
-                reason.reason.clone(),
-                (reason.line > 0).then_some((reason.line, reason.column)),
-            ),
+            What::Broken { reason, .. } => {
+                (reason.reason.clone(), (reason.line > 0).then_some((reason.line, reason.column)))
+            }
             other => (other.to_string(), None),
         };
         Self {

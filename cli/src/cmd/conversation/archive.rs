@@ -47,11 +47,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let filter: Option<&dyn Fn(&Conversation) -> bool> = if since.is_some() { Some(&rests) } else { None };
     let mut ids = chosen(ctx, &view, &args.targets, &args.range, filter)?;
     let named_singly = !args.targets.words.is_empty()
-        && !args
-            .targets
-            .words
-            .iter()
-            .any(|word| word.as_encoded_bytes().starts_with(b"+"));
+        && !args.targets.words.iter().any(|word| word.as_encoded_bytes().starts_with(b"+"));
     let remark = match delicate(&view, &ids) {
         Some((_, why)) if ids.len() == 1 => format!(", which is {why}"),
         Some((id, why)) => format!(", among them {id}, which is {why}"),

@@ -127,12 +127,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 [] => format!("{id} is unchanged."),
                 files => format!("{id}: {} changed.", files.join(" and ")),
             });
-            Ok(Edited {
-                id: id.to_string(),
-                changed: !files.is_empty(),
-                files,
-                local: None,
-            })
+            Ok(Edited { id: id.to_string(), changed: !files.is_empty(), files, local: None })
         })
     })?;
     if ctx.ui.json() {
@@ -161,29 +156,18 @@ impl Properties {
                 self.set(meta, now);
                 changed = *meta != before;
             })?;
-            ctx.ui.note(&format!(
-                "{id} is {}.",
-                if changed { "changed" } else { "like that already" }
-            ));
+            ctx.ui.note(&format!("{id} is {}.", if changed { "changed" } else { "like that already" }));
             files.extend(changed.then_some(ManagedFile::Metadata.name()));
         }
-        let mut edited = Edited {
-            id: id.to_string(),
-            changed: !files.is_empty(),
-            files,
-            local: None,
-        };
+        let mut edited = Edited { id: id.to_string(), changed: !files.is_empty(), files, local: None };
         if let Some(local) = self.local {
             // Its locks are its own, on this one and on all that come along; ours is let go of by now.
             let (local, toggled) = toggle(change, id, local)?;
             tell(ctx, id, local, &toggled);
             let names = |ids: &[ConversationId]| ids.iter().map(ToString::to_string).collect();
             edited.changed |= toggled.changed;
-            edited.local = Some(Local {
-                local,
-                ancestors: names(&toggled.ancestors),
-                descendants: names(&toggled.descendants),
-            });
+            edited.local =
+                Some(Local { local, ancestors: names(&toggled.ancestors), descendants: names(&toggled.descendants) });
         }
         Ok(edited)
     }
@@ -214,11 +198,7 @@ fn toggle(change: &Change<'_>, id: ConversationId, local: Option<bool>) -> Resul
         Some(local) => local,
         None => change.writer.store().snapshot()?.find(id)?.work.is_some(),
     };
-    let projection = if local {
-        Projection::LocalOnly
-    } else {
-        Projection::Projected
-    };
+    let projection = if local { Projection::LocalOnly } else { Projection::Projected };
     let toggled = change.patiently(Some(id), |writer, wait| writer.toggle(id, projection, wait))?;
     Ok((local, toggled))
 }

@@ -111,10 +111,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 projection: projection(found, args.local),
             };
             let local = seed.projection == Projection::LocalOnly;
-            let guard = change
-                .writer
-                .create(seed)
-                .map_err(|error| advised(error.into(), source, parent))?;
+            let guard = change.writer.create(seed).map_err(|error| advised(error.into(), source, parent))?;
             if let Some(session) = session {
                 change.writer.activate(session, guard.id())?;
             }

@@ -64,10 +64,7 @@ impl FromStr for Label {
         if !valid_label_key(key) {
             return Err("a label's key is a letter, then letters, digits, `_` and `-`".to_owned());
         }
-        Ok(Self {
-            key: key.to_owned(),
-            value: value.to_owned(),
-        })
+        Ok(Self { key: key.to_owned(), value: value.to_owned() })
     }
 }
 
@@ -81,12 +78,7 @@ struct Labels {
 impl Labels {
     fn of(id: ConversationId, meta: Option<&Meta>) -> Self {
         let labels = meta.into_iter().flat_map(Meta::labels);
-        Self {
-            id: id.to_string(),
-            labels: labels
-                .map(|(key, value)| (key.to_owned(), Value::from(value)))
-                .collect(),
-        }
+        Self { id: id.to_string(), labels: labels.map(|(key, value)| (key.to_owned(), Value::from(value))).collect() }
     }
 
     /// `key`, or `key=value`, one each.

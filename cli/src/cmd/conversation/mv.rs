@@ -65,10 +65,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 Some(parent) => format!("{} is beneath {} now.", named(&view, id), named(&view, parent)),
                 None => format!("{} is a root now.", named(&view, id)),
             });
-            Ok(Moved {
-                id: id.to_string(),
-                parent: parent.map(|parent| parent.to_string()),
-            })
+            Ok(Moved { id: id.to_string(), parent: parent.map(|parent| parent.to_string()) })
         })
     })?;
     if ctx.ui.json() {

@@ -82,11 +82,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         events: pretty(&Vec::<Value>::new()),
         base_config: Some(base_config(&view.store, &view.snapshot, parent)?),
         parent,
-        projection: if args.local {
-            Projection::LocalOnly
-        } else {
-            Projection::Projected
-        },
+        projection: if args.local { Projection::LocalOnly } else { Projection::Projected },
     };
     let id = change(ctx, &view.store, |change| {
         let guard = change.writer.create(seed)?;
@@ -144,9 +140,7 @@ fn workspace_config(layout: &Layout) -> Result<Option<Object>> {
             .because(&error)
             .hint("a conversation keeps the configuration it starts with, so nothing was made")
     })?;
-    Ok(Some(
-        table.into_iter().map(|(key, value)| (key, to_json(value))).collect(),
-    ))
+    Ok(Some(table.into_iter().map(|(key, value)| (key, to_json(value))).collect()))
 }
 
 fn to_json(value: toml::Value) -> Value {
@@ -190,9 +184,6 @@ mod tests {
         check("", json!({ "a": { "b": { "c": 1 } }, "x": 1 }));
         check("a.b.d = 2.5", json!({ "a": { "b": { "c": 1, "d": 2.5 } }, "x": 1 }));
         check("a = [1, true]", json!({ "a": [1, true], "x": 1 }));
-        check(
-            "x = 2025-01-01\ny.z = 'w'",
-            json!({ "a": { "b": { "c": 1 } }, "x": "2025-01-01", "y": { "z": "w" } }),
-        );
+        check("x = 2025-01-01\ny.z = 'w'", json!({ "a": { "b": { "c": 1 } }, "x": "2025-01-01", "y": { "z": "w" } }));
     }
 }

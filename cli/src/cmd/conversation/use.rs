@@ -69,11 +69,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     })?;
     ctx.ui.note(&format!("This terminal is on {} now.", named(&view, id)));
     if ctx.ui.json() {
-        ctx.ui.object(&Report {
-            id: id.to_string(),
-            session: session.key(),
-            unarchived: archived,
-        })?;
+        ctx.ui.object(&Report { id: id.to_string(), session: session.key(), unarchived: archived })?;
     }
     Ok(Exit::DONE)
 }
@@ -92,8 +88,6 @@ fn touch(ctx: &Ctx<'_>, change: &Change<'_>, view: &View, id: ConversationId) {
         .and_then(|guard| change.writer.edit(&guard, |meta| meta.set_last_activated_at(now)));
     match touched {
         Ok(()) | Err(StoreError::Locked { .. }) => {}
-        Err(error) => ctx
-            .ui
-            .warn(&format!("its time of activation is not updated: {}", whole(&error))),
+        Err(error) => ctx.ui.warn(&format!("its time of activation is not updated: {}", whole(&error))),
     }
 }

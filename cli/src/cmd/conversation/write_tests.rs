@@ -43,7 +43,7 @@ fn exit_codes_and_advice() {
     check("c rm --until 2025-07-19 -y", 1, "no conversation is meant");
     check("c archive 17528832004", 1, "which is pinned");
     check("c archive 17528832001", 0, "Archived jp-c17528832002");
-    check("c archive --inactive-since 2h", 1, "3 conversations");
+    check("c archive --inactive-since 1h", 1, "3 conversations");
     check("c archive --inactive-since 1d", 1, "which is pinned");
     check("c unarchive 17528832001", 1, "is not archived");
     check("c unarchive", 1, "jp c ls --archived");
@@ -112,7 +112,10 @@ fn forks() {
     let (meta, copy) = fork("");
     assert_eq!(copy, events, "verbatim");
     assert_eq!(meta["parent_id"], 17_528_832_001_u64);
-    assert_eq!((&meta["title"], &meta["origin"], &meta["future"]), (&"First".into(), &"project".into(), &serde_json::json!([1])));
+    assert_eq!(
+        (&meta["title"], &meta["origin"], &meta["future"]),
+        (&"First".into(), &"project".into(), &serde_json::json!([1]))
+    );
     assert_eq!(fork("--first 5").1, events, "nothing was dropped");
     assert_eq!(fork("--until 2025-07-20").1.matches("turn_start").count(), 1);
     assert_eq!(fork("-N").1, "[]\n");

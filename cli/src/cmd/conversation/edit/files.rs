@@ -62,10 +62,7 @@ pub(super) fn edit(
         }
         let unsound = match changed(dir.path(), &before)? {
             news if news.is_empty() => return Ok(Vec::new()),
-            news => match news
-                .iter()
-                .find_map(|(file, bytes)| Some((*file, check(*file, bytes).err()?)))
-            {
+            news => match news.iter().find_map(|(file, bytes)| Some((*file, check(*file, bytes).err()?))) {
                 Some((file, reason)) => {
                     let path = managed(dir.path(), file);
                     let place = match reason.line {
@@ -75,9 +72,7 @@ pub(super) fn edit(
                     Error::new(Kind::Damaged, format!("{place}: {}", reason.reason))
                 }
                 None => {
-                    let written = news
-                        .iter()
-                        .try_for_each(|(file, bytes)| change.writer.replace(&guard, *file, bytes));
+                    let written = news.iter().try_for_each(|(file, bytes)| change.writer.replace(&guard, *file, bytes));
                     match written {
                         Ok(()) => return Ok(news.iter().map(|(file, _)| file.name()).collect()),
                         Err(error @ jp_store::Error::Unprojected { .. }) => return Err(error.into()),
@@ -168,18 +163,14 @@ fn open(ctx: &Ctx<'_>, paths: &[PathBuf]) -> Result<()> {
         // What an editor has to say is not data.
         command.stdout(Stdio::from(io::stderr()));
     }
-    let ended = command
-        .status()
-        .map_err(|error| Error::no("cannot start `sh` for the editor").because(&error))?;
+    let ended = command.status().map_err(|error| Error::no("cannot start `sh` for the editor").because(&error))?;
     // Ctrl-C in the editor is the editor's.
     ctx.signals.forget();
     if ended.success() {
         return Ok(());
     }
-    Err(
-        Error::no(format!("the editor failed ({ended}): {}", editor.to_string_lossy()))
-            .hint("JP_EDITOR, VISUAL or EDITOR says which one to use"),
-    )
+    Err(Error::no(format!("the editor failed ({ended}): {}", editor.to_string_lossy()))
+        .hint("JP_EDITOR, VISUAL or EDITOR says which one to use"))
 }
 
 fn keep_if_changed(dir: TempDir, before: &[Before], error: Error) -> Error {

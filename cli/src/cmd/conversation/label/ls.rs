@@ -29,11 +29,7 @@ pub(super) fn run(ctx: &Ctx<'_>, targets: &Targets, _: &Args) -> Result<Exit> {
     let several = all.len() > 1;
     for labels in &all {
         for line in labels.lines() {
-            ctx.ui.line(&if several {
-                format!("{}\t{line}", labels.id)
-            } else {
-                line
-            })?;
+            ctx.ui.line(&if several { format!("{}\t{line}", labels.id) } else { line })?;
         }
     }
     Ok(Exit::DONE)
