@@ -39,15 +39,26 @@ macro_rules! group {
 
 mod completions;
 mod conversation;
+mod doctor;
+mod gc;
+mod init;
+mod leftovers;
 mod lock;
 mod man;
+mod migrate;
 mod session;
+mod status;
 
 commands! {
     /// Everything `jp` does.
     Command {
         #[command(visible_aliases = ["c", "conversations"])]
         Conversation => conversation,
+        Init => init,
+        Status => status,
+        Doctor => doctor,
+        Migrate => migrate,
+        Gc => gc,
         Lock => lock,
         Session => session,
         Completions => completions,

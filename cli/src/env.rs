@@ -25,6 +25,8 @@ pub struct Env {
     pub lock_duration: Option<OsString>,
     /// The editor's command line, as typed.
     pub editor: Option<OsString>,
+    /// Where temporary files go.
+    pub temp_dir: PathBuf,
     /// Whether colour is welcome at a terminal.
     pub color: bool,
     /// The width of the terminal, where somebody knows it.
@@ -63,6 +65,7 @@ impl Env {
             session: choose(&hints(&var, session_leader())),
             lock_duration: var("JP_LOCK_DURATION"),
             editor: editor(&var),
+            temp_dir: std::env::temp_dir(),
             color: wants_color(&var),
             columns: columns(&var).or_else(terminal_width),
             terminals,

@@ -4,6 +4,7 @@
 //! in a test. stdout is data, stderr is talk.
 
 mod args;
+mod change;
 mod cmd;
 mod ctx;
 mod env;

@@ -38,6 +38,7 @@ impl Project {
             session: Some(Session { source: Source::Env("JP_SESSION".into()), value: "test".into() }),
             lock_duration: None,
             editor: None,
+            temp_dir: root.join("tmp"),
             color: false,
             columns: None,
             terminals: Terminals::default(),

@@ -4,6 +4,7 @@
 //! because a pipe often ends at a terminal.
 
 mod ago;
+mod ask;
 mod clean;
 mod table;
 mod trace;

@@ -1,16 +1,28 @@
 //! The commands on conversations.
 
+mod archive;
+mod bulk;
+mod edit;
 pub(crate) mod filter;
+mod fork;
 mod grep;
+mod label;
 mod listing;
 mod ls;
+mod mv;
+mod new;
 mod path;
 mod print;
 mod record;
+mod rm;
 mod show;
+mod unarchive;
+mod r#use;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod write_tests;
 
 group! {
     /// Work with conversations.
@@ -29,6 +41,22 @@ commands! {
         #[command(visible_alias = "p")]
         Print => print,
         Path => path,
+        New => new,
+        #[command(visible_alias = "f")]
+        Fork => fork,
+        #[command(visible_alias = "e")]
+        Edit => edit,
+        #[command(visible_aliases = ["l", "labels"])]
+        Label => label,
+        Mv => mv,
+        #[command(visible_alias = "u")]
+        Use => r#use,
+        #[command(visible_aliases = ["remove", "rem", "delete", "del"])]
+        Rm => rm,
+        #[command(visible_alias = "a")]
+        Archive => archive,
+        #[command(visible_alias = "ua")]
+        Unarchive => unarchive,
         #[command(visible_aliases = ["g", "rg"])]
         Grep => grep,
     }

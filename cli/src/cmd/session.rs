@@ -35,7 +35,7 @@ fn source(session: &Session) -> String {
 }
 
 /// Whether the terminal is still there, where that can be told.
-fn is_there(session: &Session) -> Option<bool> {
+pub(crate) fn is_there(session: &Session) -> Option<bool> {
     match session.source {
         Source::Getsid => session.value.parse().ok().and_then(alive),
         Source::Hwnd | Source::Env(_) => None,

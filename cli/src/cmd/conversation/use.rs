@@ -1,0 +1,93 @@
+//! `jp c use`: chooses the terminal's active conversation.
+
+use std::ffi::OsString;
+
+use jp_store::layout::Partition;
+use jp_store::lock::Wait;
+use jp_store::{ConversationId, Error as StoreError};
+use serde::Serialize;
+
+use super::bulk::named;
+use crate::change::{Change, change, session, whole};
+use crate::ctx::{Ctx, View};
+use crate::error::{Error, Exit, Result};
+use crate::target::{Group, Target, one};
+
+/// Choose this terminal's active conversation.
+///
+/// Commands that are given no conversation work on the active one. Every terminal has its own. Without an argument it is
+/// the one that was active before, as `cd -` does it. The conversation need not be free: another process may be working
+/// on it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  jp c use 17528832001
+  jp c use               back to the previous one
+  jp c use ?             choose from a list
+  jp c use archived      the one archived last, out of the archive")]
+pub(crate) struct Args {
+    /// An id, a directory, or a word such as `last`; `help` lists the words.
+    #[arg(value_name = "ID")]
+    word: Option<OsString>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    id: String,
+    session: String,
+    unarchived: bool,
+}
+
+pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
+    let session = session(ctx)?;
+    let view = ctx.view()?;
+    let word = match args.word {
+        Some(word) => word,
+        None if view.previous().is_some() => "previous".into(),
+        None if ctx.ui.interactive() => "?".into(),
+        None => {
+            return Err(Error::no("no conversation is named, and there is no previous one")
+                .hint("give an id, or a word such as `last`; `jp c show help` lists the words"));
+        }
+    };
+    let id = one(ctx, &view, &word)?;
+    let archived = view.find(id)?.partition == Partition::Archived;
+    if archived && !asks_for_archived(&word) {
+        return Err(Error::no(format!("{} is archived", named(&view, id)))
+            .hint(format!("`jp c unarchive {id}` takes it out, then it can be used")));
+    }
+    change(ctx, &view.store, |change| {
+        if archived {
+            let back = change.patiently(Some(id), |writer, wait| writer.unarchive(id, wait))?;
+            for id in back {
+                ctx.ui.note(&format!("Took {} out of the archive.", named(&view, id)));
+            }
+        }
+        change.writer.activate(session, id)?;
+        touch(ctx, change, &view, id);
+        Ok(())
+    })?;
+    ctx.ui.note(&format!("This terminal is on {} now.", named(&view, id)));
+    if ctx.ui.json() {
+        ctx.ui.object(&Report { id: id.to_string(), session: session.key(), unarchived: archived })?;
+    }
+    Ok(Exit::DONE)
+}
+
+fn asks_for_archived(word: &OsString) -> bool {
+    matches!(Target::parse(word), Target::Archived | Target::Pick(Group::Archived))
+}
+
+/// Notes in the conversation that somebody turned to it. Whoever holds it has turned to it as well, so nothing is missed
+/// when the lock is taken; and the choice stands whatever happens here.
+fn touch(ctx: &Ctx<'_>, change: &Change<'_>, view: &View, id: ConversationId) {
+    let now = view.store.now();
+    let touched = change
+        .writer
+        .lock(id, &Wait::none())
+        .and_then(|guard| change.writer.edit(&guard, |meta| meta.set_last_activated_at(now)));
+    match touched {
+        Ok(()) | Err(StoreError::Locked { .. }) => {}
+        Err(error) => ctx.ui.warn(&format!("its time of activation is not updated: {}", whole(&error))),
+    }
+}

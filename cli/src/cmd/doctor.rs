@@ -1,0 +1,192 @@
+//! `jp doctor`: says what is wrong and what to do, and does it if asked to.
+
+use jp_store::problem::What;
+use jp_store::writer::problems;
+use serde::Serialize;
+
+use super::leftovers::{Sessions, broken_link, orphans, scratch};
+use super::status::Trouble;
+use crate::change::{change, count, whole};
+use crate::ctx::{Ctx, View};
+use crate::error::{Exit, Kind, Result};
+use crate::ui::clean;
+
+/// Say what is wrong, and mend it.
+///
+/// Reads every conversation and looks for what other programs, crashes and merges leave behind. Each finding comes with
+/// its place and with advice. `--fix` mends what can be mended without losing anything: what cannot be read goes to the
+/// trash, never away. The exit code is 0 when all is well, 1 for oddities, 4 when something cannot be read.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  jp doctor
+  jp doctor --fix
+  jp doctor --json | jq -r '.findings[].path'")]
+pub(crate) struct Args {
+    /// Mend what can be mended.
+    #[arg(long)]
+    fix: bool,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    #[serde(flatten)]
+    trouble: Trouble,
+    advice: String,
+}
+
+#[derive(Serialize)]
+struct Mended {
+    path: String,
+    what: String,
+    how: String,
+}
+
+#[derive(Serialize)]
+struct Report {
+    healthy: bool,
+    fixed: Vec<Mended>,
+    findings: Vec<Finding>,
+}
+
+pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
+    let view = ctx.view()?;
+    let mut fixed = Vec::new();
+    let findings = if args.fix {
+        let before = look(&view)?;
+        change(ctx, &view.store, |change| {
+            for (problem, how) in change.writer.fix()?.fixed {
+                let trouble = Trouble::from(&problem);
+                fixed.push(Mended { path: trouble.place(), what: trouble.what, how });
+            }
+            Ok(())
+        })?;
+        let left = look(&ctx.view()?)?;
+        // What is still there is not mended, whatever was done about it.
+        fixed.retain(|mended: &Mended| !left.iter().any(|finding| finding.trouble.place() == mended.path));
+        // What is gone and was not mended by name went with getting ready or with tidying up.
+        for gone in before.iter().map(|finding| &finding.trouble) {
+            let is = |path: &str| path == gone.path || path == gone.place();
+            if !left.iter().any(|finding| is(&finding.trouble.path)) && !fixed.iter().any(|mended| is(&mended.path)) {
+                fixed.push(Mended { path: gone.place(), what: gone.what.clone(), how: "tidied up".to_owned() });
+            }
+        }
+        left
+    } else {
+        look(&view)?
+    };
+    tell(ctx, args.fix, fixed, findings)
+}
+
+fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) -> Result<Exit> {
+    let exit = match (findings.is_empty(), findings.iter().any(|finding| finding.trouble.damage)) {
+        (true, _) => Exit::DONE,
+        (false, false) => Exit::NO,
+        (false, true) => Kind::Damaged.exit(),
+    };
+    if ctx.ui.json() {
+        ctx.ui.object(&Report { healthy: findings.is_empty(), fixed, findings })?;
+        return Ok(exit);
+    }
+    for mended in &fixed {
+        ctx.ui.line(&format!("mended  {}: {}", clean(&mended.path), clean(&mended.what)))?;
+        ctx.ui.line(&format!("        {}", clean(&mended.how)))?;
+    }
+    for Finding { trouble, advice } in &findings {
+        let head = if trouble.damage { "damage" } else { "oddity" };
+        ctx.ui.line(&format!("{head}  {}: {}", clean(&trouble.place()), clean(&trouble.what)))?;
+        ctx.ui.line(&format!("        {}", clean(advice)))?;
+    }
+    ctx.ui.note(&match (findings.len(), fixed.len()) {
+        (0, 0) => "All is well.".to_owned(),
+        (0, mended) => format!("All is well now; {} mended.", count(mended, "thing")),
+        (left, _) if fix => format!("{} left, for a person to decide.", count(left, "finding")),
+        (found, _) => format!("{}. `jp doctor --fix` mends what can be mended.", count(found, "finding")),
+    });
+    Ok(exit)
+}
+
+/// Everything that is wrong, with advice.
+fn look(view: &View) -> Result<Vec<Finding>> {
+    let mut findings: Vec<Finding> = problems(&view.store, &view.snapshot)?
+        .iter()
+        .map(|problem| Finding { trouble: problem.into(), advice: advice(&problem.what) })
+        .collect();
+    for lock in orphans(&view.store)? {
+        let path = lock.path.display().to_string();
+        findings.push(oddity(
+            Some(lock.id.to_string()),
+            path,
+            "orphaned-lock",
+            "nobody holds this lock",
+            "the next command that writes removes it",
+        ));
+    }
+    let sessions = Sessions::of(view)?;
+    for path in sessions.stale {
+        let path = path.display().to_string();
+        findings.push(oddity(
+            None,
+            path,
+            "stale-session",
+            "its terminal is gone",
+            "the next command that writes removes it",
+        ));
+    }
+    for (path, error) in sessions.unreadable {
+        let path = path.display().to_string();
+        let error = whole(&error);
+        let why = error.strip_prefix(&format!("{path}: ")).unwrap_or(&error);
+        findings.push(oddity(None, path, "broken-session", why, "remove it; the terminal then forgets what it was on"));
+    }
+    if let Some((path, why)) = broken_link(&view.store) {
+        let path = path.display().to_string();
+        findings.push(oddity(
+            None,
+            path,
+            "storage-link",
+            &why,
+            "the next command that writes sets it, unless something else is in its place",
+        ));
+    }
+    for path in scratch(&view.store) {
+        let path = path.display().to_string();
+        findings.push(oddity(
+            None,
+            path,
+            "leftover",
+            "left behind by a process that is gone",
+            "the next command that writes removes it",
+        ));
+    }
+    Ok(findings)
+}
+
+fn oddity(id: Option<String>, path: String, kind: &'static str, what: &str, advice: &str) -> Finding {
+    let trouble = Trouble { id, path, kind, what: what.to_owned(), line: None, column: None, damage: false };
+    Finding { trouble, advice: advice.to_owned() }
+}
+
+fn advice(what: &What) -> String {
+    use jp_store::reconcile::Root;
+    match what {
+        What::Broken { reason, .. } if reason.reason.contains("merge conflict") => {
+            "resolve the conflict in this file; until then the store's copy is used".to_owned()
+        }
+        What::Broken { root: Root::Work, .. } | What::Missing { root: Root::Work } => {
+            "mend the file, or bring it back with `git checkout`; until then the store's copy is used".to_owned()
+        }
+        What::Broken { root: Root::Store, .. } | What::Missing { root: Root::Store } => {
+            "`jp doctor --fix` restores it from the workspace's copy, or moves the conversation to the trash".to_owned()
+        }
+        What::Unreadable { .. } => "see to its permissions; nothing is written as long as it cannot be read".to_owned(),
+        What::Duplicate => "`jp doctor --fix` puts it with the kept losers of conflicts".to_owned(),
+        What::Stranger => "`jp doctor --fix` moves it to the trash; or move it elsewhere yourself".to_owned(),
+        What::GarbageParent { .. } => "`jp c mv ID --parent ID` or `--root` says where it belongs".to_owned(),
+        What::MissingParent { .. } => {
+            "fine if the parent was never pulled; else `jp c mv ID --root` makes it a root for good".to_owned()
+        }
+        What::Cycle { .. } => "`jp c mv ID --root` breaks the circle for good".to_owned(),
+        What::UnmergedSilo => "`jp migrate` merges it now".to_owned(),
+    }
+}

@@ -1,0 +1,102 @@
+//! `jp init`: makes a workspace.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jp_store::Error as StoreError;
+use jp_store::disk::RealDisk;
+use jp_store::layout::{CONVERSATIONS, STORAGE};
+use jp_store::workspace::{Workspace, WorkspaceId};
+use serde::Serialize;
+
+use crate::ctx::Ctx;
+use crate::error::{Error, Exit, Result};
+
+/// Make a workspace of a directory.
+///
+/// Gives the directory a `.jp` with an id of its own and a place for conversations. Asks nothing, and changes nothing
+/// where there is a workspace already: inside of one it says which, and `jp init .` makes another one within it. An id
+/// that is there is never replaced, because it is what ties the project to its conversations.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  jp init                here
+  jp init ~/src/tool     there; the directory is made if need be
+  jp init --json | jq -r .id")]
+pub(crate) struct Args {
+    /// The directory [default: the current one].
+    path: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Made {
+    root: String,
+    id: String,
+    created: bool,
+}
+
+pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
+    let cwd = ctx.cwd()?;
+    if args.path.is_none() {
+        match Workspace::find(&RealDisk, &cwd) {
+            Ok(found) if found.project != cwd => {
+                ctx.ui.note("hint: `jp init .` makes a workspace of this very directory");
+                return tell(ctx, &found, false);
+            }
+            // What is wrong with a workspace above is no reason not to have one here.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let root = cwd.join(args.path.unwrap_or_default());
+    fs::create_dir_all(&root).map_err(|error| Error::io("make", &root, &error))?;
+    let root = root.canonicalize().map_err(|error| Error::io("look at", &root, &error))?;
+    let storage = root.join(STORAGE);
+    let conversations = storage.join(CONVERSATIONS);
+    fs::create_dir_all(&conversations).map_err(|error| Error::io("make", &conversations, &error))?;
+    let created = write_id(&storage, &WorkspaceId::mint(ctx.env.now()))?;
+    let found = Workspace::find(&RealDisk, &root).map_err(|error| match error {
+        error @ StoreError::Malformed { .. } => {
+            Error::from(error).hint("if this project never had any conversations, remove the file and try again")
+        }
+        error => error.into(),
+    })?;
+    tell(ctx, &found, created)
+}
+
+/// Writes the id where there is none. `false` when there is one.
+fn write_id(storage: &Path, id: &WorkspaceId) -> Result<bool> {
+    let path = storage.join(".id");
+    // Looked at first, so that an existing workspace need not be writable.
+    if path.symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    let failed = |error: &io::Error| Error::io("write", &path, error);
+    let mut file = tempfile::Builder::new()
+        .prefix(".id.")
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(storage)
+        .map_err(|error| failed(&error))?;
+    file.write_all(id.to_file().as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(|error| failed(&error))?;
+    match file.persist_noclobber(&path) {
+        Ok(_) => Ok(true),
+        // Somebody else was quicker; then theirs is the id.
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(failed(&error.error)),
+    }
+}
+
+fn tell(ctx: &Ctx<'_>, workspace: &Workspace, created: bool) -> Result<Exit> {
+    let root = workspace.project.display().to_string();
+    let id = workspace.id.to_string();
+    ctx.ui.note(&if created {
+        format!("Made a workspace in {root}, with the id {id}.")
+    } else {
+        format!("{root} is a workspace already, with the id {id}.")
+    });
+    if ctx.ui.json() {
+        ctx.ui.object(&Made { root, id, created })?;
+    }
+    Ok(Exit::DONE)
+}
