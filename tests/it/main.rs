@@ -2,5 +2,7 @@
 
 // Every call of a change fails, and the process stops around each.
 mod faults;
+// Many processes on one store.
+mod parallel;
 // What the source tree promises about itself.
 mod tidy;
