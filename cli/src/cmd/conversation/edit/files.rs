@@ -195,8 +195,5 @@ fn kept(dir: TempDir, before: &[Before], error: Error, id: ConversationId) -> Er
         ManagedFile::Events => "--events",
         ManagedFile::BaseConfig => "--base-config",
     };
-    error.hint(format!(
-        "once it is mended, `JP_EDITOR='cp {}' jp c edit {id} {flag}` saves it",
-        managed(&path, file).display()
-    ))
+    error.hint(format!("to try again: `JP_EDITOR='cp {}' jp c edit {id} {flag}`", managed(&path, file).display()))
 }
