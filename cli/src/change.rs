@@ -32,7 +32,7 @@ pub(crate) fn with_migration<T>(
     work: impl FnOnce(&Change<'_>, Migrated) -> Result<T>,
 ) -> Result<T> {
     // A wait that makes no sense is an error before anything is touched.
-    ctx.patience(None)?;
+    ctx.patience()?;
     let _hold = ctx.signals.hold();
     let (writer, migrated) = store.writer()?;
     let change = Change { ctx, writer };
@@ -52,16 +52,12 @@ pub(crate) fn with_migration<T>(
 impl Change<'_> {
     /// Takes the lock on a conversation, waiting as long as the user wants to.
     pub(crate) fn lock(&self, id: ConversationId) -> Result<Guard> {
-        self.patiently(Some(id), |writer, wait| writer.lock(id, wait))
+        self.patiently(|writer, wait| writer.lock(id, wait))
     }
 
     /// Does what takes its own locks.
-    pub(crate) fn patiently<T>(
-        &self,
-        id: Option<ConversationId>,
-        work: impl FnOnce(&Writer, &Wait<'_>) -> jp_store::Result<T>,
-    ) -> Result<T> {
-        let patience = self.ctx.patience(id)?;
+    pub(crate) fn patiently<T>(&self, work: impl FnOnce(&Writer, &Wait<'_>) -> jp_store::Result<T>) -> Result<T> {
+        let patience = self.ctx.patience()?;
         Ok(work(&self.writer, &patience.wait())?)
     }
 

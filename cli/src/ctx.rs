@@ -84,14 +84,14 @@ impl<'a> Ctx<'a> {
         })
     }
 
-    /// How to wait for a lock on one conversation, or on several.
-    pub(crate) fn patience(&self, id: Option<ConversationId>) -> Result<Patience<'a>> {
-        signal::wait(self.env, self.ui, self.signals, id)
+    /// How to wait for locks.
+    pub(crate) fn patience(&self) -> Result<Patience<'a>> {
+        signal::wait(self.env, self.ui, self.signals)
     }
 
     /// Takes the lock on a conversation, waiting as long as the user wants to.
     pub(crate) fn lock(&self, store: &Store, id: ConversationId) -> Result<Locked<'a>> {
-        let patience = self.patience(Some(id))?;
+        let patience = self.patience()?;
         let hold = self.signals.hold();
         let guard = store.locks().acquire(id, &store.holder(), &patience.wait())?;
         Ok(Locked { guard, _hold: hold })

@@ -9,7 +9,6 @@ mod cmd;
 mod ctx;
 mod env;
 mod error;
-mod parallel;
 mod signal;
 mod target;
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Drop for Hold<'_> {
 }
 
 /// Tells of whoever is waited for.
-type Teller<'a> = Box<dyn Fn(&Option<Holder>) + 'a>;
+type Teller<'a> = Box<dyn Fn(ConversationId, &Option<Holder>) + 'a>;
 
 /// The manner of waiting for locks: how long, whom to tell, when to give up.
 pub(crate) struct Patience<'a> {
@@ -87,18 +87,12 @@ impl Patience<'_> {
     }
 }
 
-/// How to wait for the lock on one conversation, or on several where `id` is `None`.
-pub(crate) fn wait<'a>(
-    env: &Env,
-    ui: &'a Ui,
-    signals: &'a Signals,
-    id: Option<ConversationId>,
-) -> Result<Patience<'a>> {
+/// How to wait for locks.
+pub(crate) fn wait<'a>(env: &Env, ui: &'a Ui, signals: &'a Signals) -> Result<Patience<'a>> {
     let timeout = timeout(env)?;
-    let on_wait = move |holder: &Option<Holder>| {
-        let what = id.map_or_else(|| "a conversation".to_owned(), |id| format!("conversation {id}"));
+    let on_wait = move |id, holder: &Option<Holder>| {
         let who = holder.as_ref().map(|holder| format!(" (held by {holder})")).unwrap_or_default();
-        ui.note(&format!("Waiting for lock on {what}{who}..."));
+        ui.note(&format!("Waiting for lock on conversation {id}{who}..."));
     };
     Ok(Patience { timeout, on_wait: Box::new(on_wait), cancelled: Box::new(|| signals.interrupted()) })
 }

@@ -70,7 +70,7 @@ pub struct Wait<'a> {
     /// After this long it is an error. Zero means not to wait.
     pub timeout: Duration,
     /// Called once, when the wait begins to be noticeable.
-    pub on_wait: &'a dyn Fn(&Option<Holder>),
+    pub on_wait: &'a dyn Fn(ConversationId, &Option<Holder>),
     /// Asked at least every 20 ms; `true` ends the wait.
     pub cancelled: &'a dyn Fn() -> bool,
 }
@@ -161,7 +161,7 @@ impl LockDir {
             }
             if spent >= NOTICE && !told {
                 told = true;
-                (wait.on_wait)(&busy);
+                (wait.on_wait)(id, &busy);
             }
             pause(backoff.next().min(limit - spent), wait.cancelled)?;
         }
@@ -217,7 +217,7 @@ impl LockDir {
 impl Wait<'static> {
     /// Not to wait.
     pub fn none() -> Self {
-        Self { timeout: Duration::ZERO, on_wait: &|_| (), cancelled: &|| false }
+        Self { timeout: Duration::ZERO, on_wait: &|_, _| (), cancelled: &|| false }
     }
 }
 

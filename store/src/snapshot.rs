@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::files::exists;
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, managed};
 use crate::ledger::Ledger;
@@ -88,8 +89,37 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at everything.
-    pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
+    /// Looks at everything. Directories that are renamed or removed while we look are looked for again.
+    pub fn take(disk: &dyn Disk, layout: &Layout, ledger: &Ledger, mirror: &Mirror) -> Result<Self> {
+        for _ in 0..5 {
+            let snapshot = Self::look(disk, layout, ledger.clone(), mirror.clone())?;
+            if snapshot.vanished(disk)?.is_empty() {
+                return Ok(snapshot);
+            }
+        }
+        let mut snapshot = Self::look(disk, layout, ledger.clone(), mirror.clone())?;
+        for id in snapshot.vanished(disk)? {
+            snapshot.problems.retain(|problem| problem.id != Some(id));
+            snapshot.remove(id);
+        }
+        Ok(snapshot)
+    }
+
+    /// Conversations without metadata whose directory is not there any more.
+    fn vanished(&self, disk: &dyn Disk) -> Result<Vec<ConversationId>> {
+        let mut vanished = Vec::new();
+        for conversation in self.all().filter(|conversation| conversation.meta.is_none()) {
+            for dir in [conversation.dirs().store, conversation.dirs().work].into_iter().flatten() {
+                if !exists(disk, dir)? {
+                    vanished.push(conversation.id);
+                    break;
+                }
+            }
+        }
+        Ok(vanished)
+    }
+
+    fn look(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
         let mut snapshot = Self { ledger, mirror, ..Self::default() };
         let depth = if layout.is_single_root() { Depth::Nested } else { Depth::Flat };
         let mut found: BTreeMap<ConversationId, [Vec<Place>; 2]> = BTreeMap::new();

@@ -95,7 +95,7 @@ impl Store {
 
     /// All conversations as they are now.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Snapshot::take(self.disk(), &self.layout, self.read_ledger()?, self.read_mirror()?)
+        Snapshot::take(self.disk(), &self.layout, &self.read_ledger()?, &self.read_mirror()?)
     }
 
     /// The events of a conversation and its base configuration, from the copy that is current.

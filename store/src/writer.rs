@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use create::Seed;
 pub use doctor::{Fixed, problems};
-pub use gc::{Collected, expired};
+pub use gc::{Aside, Collected, expired};
 pub use migrate::Migrated;
 pub use remove::Strategy;
 pub use tidy::Tidied;
@@ -32,7 +32,7 @@ use crate::files::{Scratch, exists, make_dirs};
 use crate::id::ConversationId;
 use crate::lock::{FileLock, Guard, Wait, alive};
 use crate::meta::{Meta, Parent};
-use crate::observe::check;
+use crate::observe::{check, read_file};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Mapping, Session};
@@ -134,9 +134,10 @@ impl Writer {
         let path = op.store_file(guard, file)?;
         check(file, bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
         if file == ManagedFile::Metadata {
-            let meta = Meta::parse(bytes).map_err(|reason| Error::Invalid { path, reason })?;
-            let before = op.read_meta(guard)?.parent();
-            if before != Parent::Absent && meta.parent() == Parent::Absent {
+            let meta = Meta::parse(bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
+            let before = read_file(self.store.disk(), &path)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
+            let had_parent = before.is_some_and(|before| before.parent() != Parent::Absent);
+            if had_parent && meta.parent() == Parent::Absent {
                 // The key was there and somebody took it out: that is meant.
                 op.change_mirror(|mirror| mirror.forget_parent(guard.id()))?;
             }

@@ -88,7 +88,7 @@ struct Story {
 /// Runs the story once without a fault, then with every fault there is.
 fn sweep(story: &Story) {
     let fresh = || {
-        let env = TestEnv::below(memory());
+        let env = TestEnv::in_memory();
         let workspace = env.init_workspace("project", "otvo8");
         (story.prepare)(&workspace);
         workspace
@@ -212,12 +212,6 @@ fn work_files(workspace: &Workspace) -> BTreeMap<PathBuf, String> {
         walk(&base, &base, &mut files);
     }
     files
-}
-
-/// Faults are about order, not about a disk: memory is quicker.
-fn memory() -> &'static Path {
-    let shm = Path::new("/dev/shm");
-    if shm.is_dir() { shm } else { Path::new("/tmp") }
 }
 
 /// A, with B beneath it and C beneath B, and D: all in both roots, and remembered as such.

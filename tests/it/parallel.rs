@@ -100,7 +100,7 @@ fn watch(roots: &[PathBuf], over: &AtomicBool) -> u64 {
 
 #[test]
 fn twenty_at_once() {
-    let env = TestEnv::new();
+    let env = TestEnv::in_memory();
     let workspace = env.init_workspace("project", "otvo8");
     let new = |title: &str| workspace.jp(&["c", "new", "--title", title]).ok().stdout.trim().to_owned();
     let (root, shared) = (new("root"), new("shared"));
@@ -128,7 +128,7 @@ fn twenty_at_once() {
                 scope.spawn(move || work(workspace, worker, root, shared, counter))
             })
             .collect();
-        let done: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        let done: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         over.store(true, Ordering::Relaxed);
         let done: Vec<Done> = done.into_iter().map(|done| done.expect("every worker gets through")).collect();
         assert!(lister.join().unwrap() > 0);

@@ -42,6 +42,14 @@ impl TestEnv {
         Self { root, _dir: Arc::new(dir) }
     }
 
+    /// An empty environment in memory where there is any. Every change is brought to disk many times; for tests of order
+    /// and turns that is time for nothing.
+    #[track_caller]
+    pub fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::below(memory) } else { Self::new() }
+    }
+
     /// The directory that holds everything else.
     pub fn root(&self) -> &Path {
         &self.root

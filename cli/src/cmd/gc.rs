@@ -1,19 +1,17 @@
 //! `jp gc`: removes what nobody needs any more.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jp_store::ConversationId;
-use jp_store::disk::{Disk as _, RealDisk};
-use jp_store::layout::TRASH;
 use jp_store::time::Timestamp;
 use jp_store::writer::expired;
 use serde::Serialize;
 
 use super::leftovers::{Sessions, orphans};
 use crate::change::{change, whole};
-use crate::ctx::{Ctx, View};
-use crate::error::{Error, Exit, Result};
+use crate::ctx::Ctx;
+use crate::error::{Exit, Result};
 
 /// Remove what nobody needs any more.
 ///
@@ -60,7 +58,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let old =
         |age: Duration, at: Option<Timestamp>| at.is_some_and(|at| now.checked_sub(age).is_ok_and(|limit| at <= limit));
     let trash: Vec<PathBuf> = match args.trash {
-        Some(age) => trashed(&view).into_iter().filter(|(_, at)| old(age, *at)).map(|(path, _)| path).collect(),
+        Some(age) => {
+            view.store.trash()?.into_iter().filter(|aside| old(age, aside.at)).map(|aside| aside.path).collect()
+        }
         None => Vec::new(),
     };
     let conflicts: Vec<PathBuf> = match args.conflicts {
@@ -87,7 +87,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         report.in_use = names(&collected.in_use);
         for path in trash.iter().chain(&conflicts) {
             ctx.signals.check()?;
-            remove(path)?;
+            change.writer.throw_away(path)?;
         }
         // The same tidying that follows every command that writes; here somebody wants to know what it did.
         let tidied = change.writer.tidy()?;
@@ -124,43 +124,6 @@ impl Report {
             ctx.ui.note("There is nothing to remove.");
         }
         Ok(Exit::DONE)
-    }
-}
-
-/// What is in the trash of either root, and since when.
-fn trashed(view: &View) -> Vec<(PathBuf, Option<Timestamp>)> {
-    let layout = view.store.layout();
-    let trashes =
-        std::iter::once(layout.store.trash()).chain(layout.work.as_ref().map(|work| work.conversations.join(TRASH)));
-    let paths = trashes.flat_map(|trash| {
-        let entries = RealDisk.list(&trash).unwrap_or_default();
-        entries.into_iter().map(move |entry| trash.join(entry.name))
-    });
-    // The note is written when a directory is put there; without one the directory itself has to do.
-    let since = |path: &Path| {
-        let stat = RealDisk.stat(&path.join("TRASHED.md")).or_else(|_| RealDisk.stat(path)).ok()?;
-        Timestamp::from_nanosecond(stat.mtime.into()).ok()
-    };
-    let mut found: Vec<_> = paths.map(|path| (path.clone(), since(&path))).collect();
-    found.sort();
-    found
-}
-
-fn remove(path: &Path) -> Result<()> {
-    let removed = match path.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => std::fs::remove_dir_all(path),
-        Ok(_) => std::fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, &error)),
-        Ok(()) | Err(_) => {
-            // The directory of one conversation's losers goes with the last of them.
-            if let Some(parent) = path.parent().filter(|parent| !parent.ends_with(TRASH)) {
-                let _ = std::fs::remove_dir(parent);
-            }
-            Ok(())
-        }
     }
 }
 

@@ -78,7 +78,7 @@ fn a_waiter_gets_it_and_is_told_once() {
     let since = time::parse("2026-08-20T14:03:11Z");
     let first = Mutex::new(Some(locks.try_acquire(id(1), &pid(7)).unwrap()));
     let told = AtomicU32::new(0);
-    let on_wait = |holder: &Option<Holder>| {
+    let on_wait = |_, holder: &Option<Holder>| {
         assert_eq!(holder.as_ref().unwrap().pid, Some(7));
         told.fetch_add(1, Ordering::Relaxed);
         first.lock().unwrap().take();
@@ -109,7 +109,7 @@ fn a_wait_ends() {
 
     let asked = AtomicU32::new(0);
     let cancelled = || asked.fetch_add(1, Ordering::Relaxed) == 5;
-    let wait = Wait { timeout: Duration::MAX, on_wait: &|_| (), cancelled: &cancelled };
+    let wait = Wait { timeout: Duration::MAX, on_wait: &|_, _| (), cancelled: &cancelled };
     assert!(matches!(locks.acquire(id(1), &pid(8), &wait), Err(Error::Interrupted)));
 }
 

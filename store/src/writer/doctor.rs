@@ -4,11 +4,14 @@
 use super::Writer;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{exists, make_dirs, move_dir, unused};
-use crate::layout::TRASH;
+use crate::layout::{TRASH, managed};
 use crate::lock::Wait;
+use crate::observe::Flaw;
+use crate::parallel;
 use crate::problem::{Problem, What};
 use crate::reconcile::{ManagedFile, Root, Unit};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Conversation, Snapshot};
+use crate::store::Store;
 
 /// What was mended, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +52,15 @@ impl Writer {
                 // A good copy of the unit elsewhere mends the store. A broken file in the workspace is somebody's edit.
                 if conversation.store.is_some() && *root == Root::Store && conversation.work.is_some() {
                     self.sync(&guard)?;
-                    if !self.store.snapshot()?.problems_of(id).any(|left| left == problem) {
+                    let now = self.store.snapshot()?;
+                    let mut left = now.problems_of(id).cloned().collect::<Vec<_>>();
+                    left.extend(
+                        now.get(id)
+                            .map(|found| stream_problems(&self.store, &now, found))
+                            .transpose()?
+                            .unwrap_or_default(),
+                    );
+                    if !left.contains(problem) {
                         return Ok(Some("restored from the workspace's copy".to_owned()));
                     }
                 }
@@ -113,28 +124,32 @@ impl Writer {
 }
 
 /// Everything that is wrong, streams included. Slower than a snapshot: it reads every event.
-pub fn problems(store: &crate::store::Store, snapshot: &Snapshot) -> Result<Vec<Problem>> {
+pub fn problems(store: &Store, snapshot: &Snapshot) -> Result<Vec<Problem>> {
+    let conversations: Vec<_> = snapshot.all().collect();
+    let found = parallel::map(&conversations, |conversation| stream_problems(store, snapshot, conversation));
     let mut problems: Vec<Problem> = snapshot.problems().to_vec();
-    for conversation in snapshot.all() {
-        let base = snapshot.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
-        let observed = crate::observe::Observed::of(store.disk(), Unit::Stream, conversation.dirs(), base)?;
-        for (root, side, dir) in [
-            (Root::Store, &observed.store, conversation.dirs().store),
-            (Root::Work, &observed.work, conversation.dirs().work),
-        ] {
-            let Some(dir) = dir else { continue };
-            let flaw = match side {
-                Some(bytes) => bytes.problem(),
-                None => Some((ManagedFile::Events, crate::observe::Flaw::Missing)),
-            };
-            let Some((file, flaw)) = flaw else { continue };
-            let what = match flaw {
-                crate::observe::Flaw::Missing => What::Missing { root },
-                crate::observe::Flaw::Broken(reason) => What::Broken { root, reason },
-            };
-            let path = crate::layout::managed(dir, file);
-            problems.push(Problem { id: Some(conversation.id), path, what });
-        }
+    for found in found {
+        problems.extend(found?);
     }
     Ok(problems)
+}
+
+/// What is wrong with the copies of one stream.
+fn stream_problems(store: &Store, snapshot: &Snapshot, conversation: &Conversation) -> Result<Vec<Problem>> {
+    let observed = conversation.observe(store.disk(), Unit::Stream, &snapshot.ledger)?;
+    let dirs = conversation.dirs();
+    let sides = [(Root::Store, &observed.store, dirs.store), (Root::Work, &observed.work, dirs.work)];
+    let problems = sides.into_iter().filter_map(|(root, side, dir)| {
+        let dir = dir?;
+        let (file, flaw) = match side {
+            Some(bytes) => bytes.problem()?,
+            None => (ManagedFile::Events, Flaw::Missing),
+        };
+        let what = match flaw {
+            Flaw::Missing => What::Missing { root },
+            Flaw::Broken(reason) => What::Broken { root, reason },
+        };
+        Some(Problem { id: Some(conversation.id), path: managed(dir, file), what })
+    });
+    Ok(problems.collect())
 }

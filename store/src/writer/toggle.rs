@@ -18,7 +18,7 @@ pub struct Toggled {
     pub changed: bool,
     /// The ancestors that came along.
     pub ancestors: Vec<ConversationId>,
-    /// The descendants that came along.
+    /// The others that came along: descendants, and what else was hidden with an ancestor.
     pub descendants: Vec<ConversationId>,
 }
 
@@ -45,16 +45,15 @@ impl Writer {
         }
         let shown = |snapshot: &Snapshot, id| snapshot.get(id).is_some_and(|found| found.work.is_some());
         let changed = shown(op.snapshot(), id);
-        let tree = op.snapshot().tree(op.snapshot().find(id)?.partition);
-        let descendants: Vec<_> =
-            tree.descendants(id).into_iter().filter(|&below| shown(op.snapshot(), below)).collect();
+        let below = op.snapshot().tree(op.snapshot().find(id)?.partition).descendants(id);
+        let subtree: BTreeSet<_> = below.iter().copied().chain([id]).collect();
+        let descendants: Vec<_> = below.into_iter().filter(|&below| shown(op.snapshot(), below)).collect();
         for &other in guards.keys() {
             let intent = if other == id { Projection::LocalOnly } else { op.intent(other) };
             op.remember(other, Entry { intent, base: None });
         }
         op.save_ledger()?;
         // What merely lies beneath it in the workspace belongs elsewhere and moves there first.
-        let subtree: BTreeSet<_> = descendants.iter().copied().chain([id]).collect();
         for (other, guard) in &guards {
             if !subtree.contains(other) {
                 op.project(guard)?;
@@ -69,23 +68,22 @@ impl Writer {
 
     fn show(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Toggled> {
         let guards = self.lock_all(wait, |snapshot| {
-            let partition = snapshot.find(id)?.partition;
-            let tree = snapshot.tree(partition);
-            Ok(tree.ancestors(id).chain([id]).chain(tree.descendants(id)).collect())
+            let top = topmost_hidden(snapshot, id)?;
+            let tree = snapshot.tree(snapshot.find(id)?.partition);
+            Ok(tree.descendants(top).into_iter().chain([top]).chain(tree.ancestors(id)).collect())
         })?;
         let mut op = self.begin()?;
+        let top = topmost_hidden(op.snapshot(), id)?;
         let tree = op.snapshot().tree(op.snapshot().find(id)?.partition);
-        let mut ancestors: Vec<_> = tree.ancestors(id).collect();
-        ancestors.reverse();
-        let descendants = tree.descendants(id);
+        let ancestors: BTreeSet<_> = tree.ancestors(id).collect();
+        let order: Vec<_> = std::iter::once(top).chain(tree.descendants(top)).collect();
         let mut toggled = Toggled::default();
-        let above = ancestors.into_iter().map(|above| (above, true));
-        let below = descendants.into_iter().map(|below| (below, false));
-        for (each, meant) in above.chain([(id, true)]).chain(below) {
-            let Some(guard) = guards.get(&each) else { continue };
-            let Some(found) = op.snapshot().get(each) else { continue };
-            let (was_shown, remembered) = (found.work.is_some(), found.intent);
-            if !meant && remembered == Projection::LocalOnly {
+        // Parents before children: whoever is meant to be here comes as soon as there is a place for it.
+        for each in order {
+            let (Some(guard), Some(found)) = (guards.get(&each), op.snapshot().get(each)) else { continue };
+            let was_shown = found.work.is_some();
+            let asked_for = each == id || ancestors.contains(&each);
+            if !asked_for && (was_shown || found.intent == Projection::LocalOnly) {
                 continue;
             }
             op.settle(guard)?;
@@ -95,17 +93,27 @@ impl Writer {
             }
             op.project(guard)?;
             let now_shown = op.snapshot().get(each).is_some_and(|found| found.work.is_some());
-            if !was_shown && now_shown {
-                match (each == id, meant) {
-                    (true, _) => toggled.changed = true,
-                    (false, true) => toggled.ancestors.push(each),
-                    (false, false) => toggled.descendants.push(each),
-                }
+            if was_shown || !now_shown {
+                continue;
+            }
+            if each == id {
+                toggled.changed = true;
+            } else if ancestors.contains(&each) {
+                toggled.ancestors.push(each);
+            } else {
+                toggled.descendants.push(each);
             }
         }
         op.finish()?;
         Ok(toggled)
     }
+}
+
+/// The ancestor nearest to the root that is not shown here, or the conversation itself.
+fn topmost_hidden(snapshot: &Snapshot, id: ConversationId) -> Result<ConversationId> {
+    let tree = snapshot.tree(snapshot.find(id)?.partition);
+    let hidden = |id: &ConversationId| snapshot.get(*id).is_some_and(|found| found.work.is_none());
+    Ok(tree.ancestors(id).filter(hidden).last().unwrap_or(id))
 }
 
 /// The subtree, and whatever else lies beneath its directories in the workspace.

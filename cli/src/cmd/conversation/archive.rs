@@ -64,7 +64,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
             if archived.contains(&id) {
                 return Ok(());
             }
-            let put_away = change.patiently(Some(id), |writer, wait| writer.archive(id, wait))?;
+            let put_away = change.patiently(|writer, wait| writer.archive(id, wait))?;
             for &id in &put_away {
                 ctx.ui.note(&format!("Archived {}.", named(&view, id)));
             }

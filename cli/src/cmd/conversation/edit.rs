@@ -199,7 +199,7 @@ fn toggle(change: &Change<'_>, id: ConversationId, local: Option<bool>) -> Resul
         None => change.writer.store().snapshot()?.find(id)?.work.is_some(),
     };
     let projection = if local { Projection::LocalOnly } else { Projection::Projected };
-    let toggled = change.patiently(Some(id), |writer, wait| writer.toggle(id, projection, wait))?;
+    let toggled = change.patiently(|writer, wait| writer.toggle(id, projection, wait))?;
     Ok((local, toggled))
 }
 

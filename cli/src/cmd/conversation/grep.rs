@@ -19,7 +19,6 @@ use self::search::{Case, Hit, expression, lines};
 use super::filter::{LabelFilter, has_all};
 use crate::ctx::{Ctx, View};
 use crate::error::{Error, Exit, Result};
-use crate::parallel;
 use crate::target::Targets;
 use crate::ui::clean;
 
@@ -131,7 +130,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         .map_err(|error| Error::usage("the pattern is no regular expression").because(&error))?;
     let view = ctx.view()?;
     let searched = chosen(ctx, &view, &args)?;
-    let results = parallel::map(&searched, |conversation| search(&view, conversation, &pattern, &args));
+    let results = jp_store::parallel::map(&searched, |conversation| search(&view, conversation, &pattern, &args));
     let mut found = Vec::new();
     for (&conversation, (hits, trouble)) in searched.iter().zip(results) {
         if let Some(trouble) = trouble {

@@ -13,7 +13,6 @@ use jp_store::time::{Timestamp, rfc3339};
 use serde::Serialize;
 
 use crate::ctx::View;
-use crate::parallel;
 use crate::target::is_pinned;
 
 /// One conversation in `--json`. The keys are stable.
@@ -57,14 +56,15 @@ impl Findings {
 
     /// Counts the events of these conversations, which means reading them all.
     pub(crate) fn count(&mut self, view: &View, conversations: &[&Conversation]) {
-        let counted =
-            parallel::map(conversations, |conversation| match view.store.stream(&view.snapshot, conversation) {
+        let counted = jp_store::parallel::map(conversations, |conversation| {
+            match view.store.stream(&view.snapshot, conversation) {
                 Ok(stream) => {
                     let count = stream.events.and_then(|bytes| events::skim(&bytes).ok()).map(|skim| skim.count);
                     (count, stream.problems, None)
                 }
                 Err(error) => (None, Vec::new(), Some(error.to_string())),
-            });
+            }
+        });
         for (conversation, (count, problems, error)) in conversations.iter().zip(counted) {
             self.counts.insert(conversation.id, count);
             self.note(&problems);

@@ -61,7 +61,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let (removed, exit) = change(ctx, &view.store, |change| {
         let mut removed: Vec<ConversationId> = Vec::new();
         let (_, exit) = change.each(&ids, |id| {
-            let gone = change.patiently(Some(id), |writer, wait| writer.remove(id, strategy, wait))?;
+            let gone = change.patiently(|writer, wait| writer.remove(id, strategy, wait))?;
             for &id in &gone {
                 ctx.ui.note(&format!("Removed {}.", named(&view, id)));
             }

@@ -49,7 +49,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, mut args: Args) -> Result<Exit> {
             if back.contains(&id) {
                 return Ok(());
             }
-            let taken_out = change.patiently(Some(id), |writer, wait| writer.unarchive(id, wait))?;
+            let taken_out = change.patiently(|writer, wait| writer.unarchive(id, wait))?;
             for &id in &taken_out {
                 ctx.ui.note(&format!("Took {} out of the archive.", named(&view, id)));
             }

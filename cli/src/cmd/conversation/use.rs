@@ -58,7 +58,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     }
     change(ctx, &view.store, |change| {
         if archived {
-            let back = change.patiently(Some(id), |writer, wait| writer.unarchive(id, wait))?;
+            let back = change.patiently(|writer, wait| writer.unarchive(id, wait))?;
             for id in back {
                 ctx.ui.note(&format!("Took {} out of the archive.", named(&view, id)));
             }

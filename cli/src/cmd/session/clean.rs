@@ -1,12 +1,9 @@
 //! `jp session clean`: forgets terminals that are gone.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use jp_store::error::Context as _;
-use jp_store::session::World;
 use serde::Serialize;
 
-use super::is_there;
 use crate::ctx::Ctx;
 use crate::error::{Exit, Result};
 
@@ -28,11 +25,9 @@ struct Record {
 }
 
 pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
-    let view = ctx.view()?;
-    let world =
-        World { alive: &is_there, on_disk: &|id| view.snapshot.get(id).is_some(), locked: &|id| view.is_locked(id) };
     let hold = ctx.signals.hold();
-    let cleaned = view.store.sessions().clean(&world, &|path, bytes| replace(path, bytes, ctx.env.pid))?;
+    let (writer, _) = ctx.store()?.writer()?;
+    let cleaned = writer.clean_sessions()?;
     drop(hold);
     for (path, error) in &cleaned.failed {
         ctx.ui.warn(&format!("{} is left alone: {error}", path.display()));
@@ -57,11 +52,4 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
         (_, tidied) => ctx.ui.note(&format!("Tidied {tidied} more.")),
     }
     Ok(Exit::DONE)
-}
-
-/// Readers see the old bytes or the new ones. The name in between is none that anybody takes for a session's.
-fn replace(path: &Path, bytes: &[u8], pid: u32) -> jp_store::Result<()> {
-    let between = path.with_extension(format!("json.{pid}.tmp"));
-    std::fs::write(&between, bytes).context("write", &between)?;
-    std::fs::rename(&between, path).context("rename", &between)
 }

@@ -115,7 +115,7 @@ fn a_waiter_outlives_a_killed_holder() {
     let mut peer = Peer::of(&ground);
     assert_eq!(peer.answer(), HELD);
     let peer = Mutex::new(Some(peer));
-    let on_wait = |_: &Option<Holder>| peer.lock().unwrap().take().unwrap().kill();
+    let on_wait = |_, _: &Option<Holder>| peer.lock().unwrap().take().unwrap().kill();
     let wait = Wait { timeout: LONG, on_wait: &on_wait, cancelled: &|| false };
     assert!(ground.locks().acquire(id(1), &pid(1), &wait).unwrap().is_current());
 }
