@@ -237,7 +237,6 @@ mod tests {
         assert!(!id(1752).is_canonical_dirname("17528832001"));
     }
 
-    #[cfg(unix)]
     #[test]
     fn dirname_with_a_slug_that_is_no_text() {
         use std::os::unix::ffi::OsStrExt as _;

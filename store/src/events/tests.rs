@@ -1,3 +1,5 @@
+//! Tables of what events are, and what is made of them.
+
 use super::*;
 
 const STREAM: &str = r#"[

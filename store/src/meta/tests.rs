@@ -1,3 +1,5 @@
+//! Tables of what metadata may say, and what writing it back leaves alone.
+
 use super::*;
 
 const NOW: &str = "2025-07-19 00:00:05.1";
