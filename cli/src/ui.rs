@@ -192,17 +192,6 @@ impl Ui {
         lock(&self.out).flush().map_err(|error| unwritten(&error))
     }
 
-    /// Lets the user choose one row; `None` when they leave.
-    pub(crate) fn pick(&self, question: &str, rows: Vec<String>, filter: &str) -> Result<Option<usize>> {
-        self.flush()?;
-        let answer = inquire::Select::new(question, rows).with_starting_filter_input(filter).raw_prompt_skippable();
-        match answer {
-            Ok(answer) => Ok(answer.map(|answer| answer.index)),
-            Err(inquire::InquireError::OperationInterrupted) => Err(Error::interrupted()),
-            Err(error) => Err(Error::no("cannot ask at this terminal").because(&error)),
-        }
-    }
-
     fn talk(&self, text: &str) {
         // Where both end at one terminal, what was said first is shown first.
         if self.terminals.stdout {
