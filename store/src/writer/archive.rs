@@ -51,6 +51,7 @@ impl Writer {
                 op.project(guard)?;
             }
         }
+        op.tidy_work()?;
         op.finish()?;
         Ok(ids)
     }

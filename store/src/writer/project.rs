@@ -6,7 +6,7 @@ use super::operation::Operation;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewFile, exists, gather, make_dirs, move_dir};
 use crate::id::ConversationId;
-use crate::layout::managed;
+use crate::layout::{Partition, managed};
 use crate::ledger::Entry;
 use crate::lock::Guard;
 use crate::observe::{Observed, read_file, stat_file, unmanaged};
@@ -44,9 +44,29 @@ impl Operation<'_> {
         Ok(())
     }
 
-    /// Removes leftovers: copies of conversations that the store no longer has and that hold exactly what was exported,
-    /// and second copies of one conversation. Whatever has bytes of its own is kept.
+    /// Moves every copy in the workspace to where the tree wants it by now. Only directories move, and the ledger's lock
+    /// guards those.
+    fn rearrange(&mut self) -> Result<()> {
+        for partition in Partition::ALL {
+            let order: Vec<_> = self.snapshot().tree(partition).walk().into_iter().map(|(_, id)| id).collect();
+            for id in order {
+                let at = self.snapshot().get(id).and_then(|found| found.work.as_ref()).map(|place| place.dir.clone());
+                let wanted = self.snapshot().work_dir(&self.store().layout, id);
+                if let (Some(at), Some(wanted)) = (at, wanted)
+                    && at != wanted
+                {
+                    self.move_in_work(id, &at, &wanted)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the workspace in order after a change of shape. Copies move to where they belong. Leftovers go: copies of
+    /// conversations that the store no longer has and that hold exactly what was exported, and second copies of one
+    /// conversation. Whatever has bytes of its own is kept.
     pub(super) fn tidy_work(&mut self) -> Result<()> {
+        self.rearrange()?;
         let leftovers: Vec<_> = self
             .snapshot()
             .all()

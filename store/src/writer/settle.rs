@@ -82,17 +82,23 @@ impl Operation<'_> {
         let observed = self.snapshot().find(id)?.observe(self.store().disk(), unit, self.ledger())?;
         let Observed { store, work, action, .. } = observed;
         match (action, store, work) {
-            (Action::Import, _, Some(work)) => self.bring_in(guard, unit, &work),
+            (Action::Import, _, Some(work)) => {
+                self.bring_in(guard, unit, &work)?;
+                self.remember_as_base(guard, unit, &work)
+            }
             (Action::Restore | Action::Conflict { winner: Root::Work }, store, Some(work)) => {
+                // The decision is written down before it is acted on: with the loser as the base, only the winner has
+                // changes, however far the copying gets.
                 if let Some(store) = store {
                     self.keep_unit(guard, unit, Root::Store, &store)?;
-                    self.decide_for_other(guard, unit, &store)?;
+                    self.remember_as_base(guard, unit, &store)?;
                 }
-                self.bring_in(guard, unit, &work)
+                self.bring_in(guard, unit, &work)?;
+                self.remember_as_base(guard, unit, &work)
             }
             (Action::Conflict { winner: Root::Store }, _, Some(work)) => {
                 self.keep_unit(guard, unit, Root::Work, &work)?;
-                self.decide_for_other(guard, unit, &work)
+                self.remember_as_base(guard, unit, &work)
             }
             (Action::Unproject, ..) => {
                 self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
@@ -112,12 +118,11 @@ impl Operation<'_> {
         }
     }
 
-    /// Writes the decision down before acting on it: with the loser as the base, only the winner has changes, however
-    /// far the copying gets.
-    fn decide_for_other(&mut self, guard: &Guard, unit: Unit, loser: &UnitBytes) -> Result<()> {
+    /// From here on these bytes are what changes are measured against, even if nothing else comes of the operation.
+    fn remember_as_base(&mut self, guard: &Guard, unit: Unit, bytes: &UnitBytes) -> Result<()> {
         let id = guard.id();
         let mut base = self.ledger().get(id).and_then(|entry| entry.base).unwrap_or_default();
-        for (&file, digest) in unit.files().iter().zip(loser.digests()) {
+        for (&file, digest) in unit.files().iter().zip(bytes.digests()) {
             *base.file_mut(file) = FileBase { digest, store: None, work: None };
         }
         self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });

@@ -104,6 +104,7 @@ impl Writer {
                 toggled.descendants.push(each);
             }
         }
+        op.tidy_work()?;
         op.finish()?;
         Ok(toggled)
     }
