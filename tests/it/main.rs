@@ -6,6 +6,8 @@ mod endings;
 mod faults;
 // Edits made by hand in either root, and which of two copies counts.
 mod hand_edits;
+// Several silos of one workspace become one.
+mod migrate;
 // The files of a conversation: opened in an editor, written by others, of an older layout.
 mod managed_files;
 // What both roots have after each kind of change.
