@@ -6,12 +6,16 @@ mod endings;
 mod faults;
 // Edits made by hand in either root, and which of two copies counts.
 mod hand_edits;
+// Who holds a conversation, who waits, and who is let through.
+mod locks;
 // Several silos of one workspace become one.
 mod migrate;
 // The files of a conversation: opened in an editor, written by others, of an older layout.
 mod managed_files;
 // What both roots have after each kind of change.
 mod presence;
+// Which conversation a terminal is on.
+mod sessions;
 // What stories look at; no tests of its own.
 mod story;
 // What the source tree promises about itself.
