@@ -125,14 +125,21 @@ impl Observed {
         let side = |side: &Option<UnitBytes>, mine, other| match side {
             None if base.is_some() => Side::Deleted,
             None => Side::Absent,
+            Some(_) if reconcile::lost(mine, other, remembered.as_ref()) => Side::Deleted,
             Some(bytes) if bytes.problem().is_some() => Side::Broken,
             Some(_) => reconcile::side(mine, other, remembered.as_ref()),
         };
         let newer = newer(store.as_ref().and_then(UnitBytes::newest), work.as_ref().and_then(UnitBytes::newest));
-        let mut action = reconcile::decide(side(&store, &in_store, &in_work), side(&work, &in_work, &in_store), newer);
-        // A copy that misses one unit is a damaged copy, not a removed one.
+        let sides = (side(&store, &in_store, &in_work), side(&work, &in_work, &in_store));
+        let mut action = reconcile::decide(sides.0, sides.1, newer);
+        // A copy that misses something is a damaged copy, not a removed one.
         if action == Action::Unproject && dirs.work.is_some() {
             action = Action::Export;
+        } else if action == Action::Drop && dirs.store.is_some() {
+            action = Action::Import;
+        } else if sides == (Side::Deleted, Side::Deleted) && store.is_some() && work.is_some() {
+            // Each has what the other lost: nothing may be taken for the whole.
+            action = Action::Hold;
         }
         Ok(Self { unit, store, work, action })
     }

@@ -241,6 +241,14 @@ pub fn side(mine: &Digests, other: &Digests, base: Option<&Digests>) -> Side {
     if own { Side::Changed } else { Side::Same }
 }
 
+/// Whether a side merely lost files that the other side still has: what is left of it is the base's or the other's.
+pub fn lost(mine: &Digests, other: &Digests, base: Option<&Digests>) -> bool {
+    let Some(base) = base else { return false };
+    let files = || mine.iter().zip(other).zip(base);
+    files().any(|((mine, other), before)| mine.is_none() && before.is_some() && other.is_some())
+        && files().all(|((mine, other), before)| mine.is_none() || mine == before || mine == other)
+}
+
 /// What to do about one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -388,6 +396,23 @@ mod tests {
         // Nothing remembered: different is changed.
         check_side("ab", "ab", None, Side::Same);
         check_side("ab", "xb", None, Side::Changed);
+    }
+
+    #[test]
+    fn a_lost_file_is_not_an_edit() {
+        let check = |mine: &str, other: &str, base: Option<&str>, expected: bool| {
+            let base = base.map(digests);
+            assert_eq!(lost(&digests(mine), &digests(other), base.as_ref()), expected, "{mine} against {other}");
+        };
+        check("-b", "ab", Some("ab"), true);
+        check("a-", "ab", Some("ab"), true);
+        check("-y", "xy", Some("ab"), true);
+        check("ab", "ab", Some("ab"), false);
+        // An edit that also drops a file is an edit; a file that nobody has is nobody's loss.
+        check("-z", "ab", Some("ab"), false);
+        check("-b", "-b", Some("ab"), false);
+        check("-b", "ab", Some("-b"), false);
+        check("-b", "ab", None, false);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use toggle::Toggled;
 
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{Scratch, exists, make_dirs};
+use crate::files::{Scratch, make_dirs};
 use crate::id::ConversationId;
 use crate::lock::{FileLock, Guard, Wait, alive};
 use crate::meta::{Meta, Parent};
@@ -51,11 +51,10 @@ pub type Guards = BTreeMap<ConversationId, Guard>;
 impl Store {
     /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link.
     pub fn writer(&self) -> Result<(Writer, Migrated)> {
-        let fresh = !exists(self.disk(), &self.layout.store.dir)?;
         let mut writer = Writer { store: self.clone() };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
-        if fresh || migrated.silos > 0 {
+        if migrated.silos > 0 {
             migrated.absorb(writer.import_all()?);
         }
         Ok((writer, migrated))

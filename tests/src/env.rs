@@ -84,6 +84,16 @@ impl TestEnv {
         Workspace { env: self.clone(), root, id: id.to_owned() }
     }
 
+    /// The workspace that a project is already, whoever made it one.
+    #[track_caller]
+    pub fn workspace(&self, name: &str) -> Workspace {
+        let root = self.root.join(name);
+        let file = root.join(".jp/.id");
+        let text = fs::read_to_string(&file).unwrap_or_else(|err| panic!("cannot read {}: {err}", file.display()));
+        let id = text.lines().last().expect("a workspace has an id").to_owned();
+        Workspace { env: self.clone(), root, id }
+    }
+
     /// Runs `jp` in a directory, with nothing on standard input.
     #[track_caller]
     pub fn jp(&self, cwd: &Path, args: &[&str]) -> Output {

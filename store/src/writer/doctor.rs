@@ -9,7 +9,7 @@ use crate::lock::Wait;
 use crate::observe::Flaw;
 use crate::parallel;
 use crate::problem::{Problem, What};
-use crate::reconcile::{ManagedFile, Root, Unit};
+use crate::reconcile::{Root, Unit};
 use crate::snapshot::{Conversation, Snapshot};
 use crate::store::Store;
 
@@ -56,7 +56,7 @@ impl Writer {
                     let mut left = now.problems_of(id).cloned().collect::<Vec<_>>();
                     left.extend(
                         now.get(id)
-                            .map(|found| stream_problems(&self.store, &now, found))
+                            .map(|found| copy_problems(&self.store, &now, found))
                             .transpose()?
                             .unwrap_or_default(),
                     );
@@ -123,33 +123,41 @@ impl Writer {
     }
 }
 
-/// Everything that is wrong, streams included. Slower than a snapshot: it reads every event.
+/// Everything that is wrong, in both copies and streams included. Slower than a snapshot: it reads every event.
 pub fn problems(store: &Store, snapshot: &Snapshot) -> Result<Vec<Problem>> {
     let conversations: Vec<_> = snapshot.all().collect();
-    let found = parallel::map(&conversations, |conversation| stream_problems(store, snapshot, conversation));
+    let found = parallel::map(&conversations, |conversation| copy_problems(store, snapshot, conversation));
     let mut problems: Vec<Problem> = snapshot.problems().to_vec();
     for found in found {
-        problems.extend(found?);
+        for problem in found? {
+            // The snapshot has named what it stumbled over.
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
     }
     Ok(problems)
 }
 
-/// What is wrong with the copies of one stream.
-fn stream_problems(store: &Store, snapshot: &Snapshot, conversation: &Conversation) -> Result<Vec<Problem>> {
-    let observed = conversation.observe(store.disk(), Unit::Stream, &snapshot.ledger)?;
+/// What is wrong with the copies of one conversation.
+fn copy_problems(store: &Store, snapshot: &Snapshot, conversation: &Conversation) -> Result<Vec<Problem>> {
     let dirs = conversation.dirs();
-    let sides = [(Root::Store, &observed.store, dirs.store), (Root::Work, &observed.work, dirs.work)];
-    let problems = sides.into_iter().filter_map(|(root, side, dir)| {
-        let dir = dir?;
-        let (file, flaw) = match side {
-            Some(bytes) => bytes.problem()?,
-            None => (ManagedFile::Events, Flaw::Missing),
-        };
-        let what = match flaw {
-            Flaw::Missing => What::Missing { root },
-            Flaw::Broken(reason) => What::Broken { root, reason },
-        };
-        Some(Problem { id: Some(conversation.id), path: managed(dir, file), what })
-    });
-    Ok(problems.collect())
+    let mut problems = Vec::new();
+    for unit in Unit::ALL {
+        let observed = conversation.observe(store.disk(), unit, &snapshot.ledger)?;
+        for (root, side, dir) in [(Root::Store, &observed.store, dirs.store), (Root::Work, &observed.work, dirs.work)] {
+            let Some(dir) = dir else { continue };
+            let flaw = match side {
+                Some(bytes) => bytes.problem(),
+                None => unit.files().last().map(|&file| (file, Flaw::Missing)),
+            };
+            let Some((file, flaw)) = flaw else { continue };
+            let what = match flaw {
+                Flaw::Missing => What::Missing { root },
+                Flaw::Broken(reason) => What::Broken { root, reason },
+            };
+            problems.push(Problem { id: Some(conversation.id), path: managed(dir, file), what });
+        }
+    }
+    Ok(problems)
 }

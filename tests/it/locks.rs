@@ -1,0 +1,190 @@
+//! Who holds a conversation, who waits for it, and who is let through.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use jp_tests::{Call, Output, Running, Workspace, jp_binary, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::story::{assert_twins, jp, new, says, stored, workspace};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn lock_file(main: &Workspace, id: &str) -> PathBuf {
+    main.silo().join(format!("locks/{id}.lock"))
+}
+
+/// Holds a conversation until its standard input is closed.
+#[track_caller]
+fn hold(main: &Workspace, id: &str) -> Running {
+    let holder = main.call(&["lock", "run", id, "--", "cat"]).start();
+    wait_for("the lock", LIMIT, || fs::read(lock_file(main, id)).is_ok_and(|text| !text.is_empty()));
+    holder
+}
+
+fn retitle(main: &Workspace, id: &str, patience: &str) -> Call {
+    main.call(&["c", "edit", id, "--title", "Waited"]).var("JP_LOCK_DURATION", patience)
+}
+
+#[test]
+fn exit_codes_of_what_runs() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let run = |command: &[&str]| main.jp(&[&["lock", "run", &id, "--"], command].concat());
+    run(&["true"]).ok();
+    run(&["sh", "-c", "exit 7"]).fails_with(7);
+    run(&["sh", "-c", "kill -TERM $$"]).fails_with(143);
+    run(&["no-such-command"]).fails_with(127).says("cannot run no-such-command");
+    run(&["/"]).fails_with(126);
+    assert_eq!(run(&["echo", "data"]).ok().stdout, "data\n");
+    main.jp(&["lock", "run", "jp-c1", "--", "true"]).fails_with(1);
+    assert!(!lock_file(&main, &id).exists(), "nothing stays behind");
+}
+
+#[test]
+fn the_file_tells_who() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let holder = hold(&main, &id);
+    let text = fs::read_to_string(lock_file(&main, &id)).expect("there");
+    let line: Value = serde_json::from_str(&text).expect("one line of JSON");
+    let at = line["acquired_at"].as_str().expect("a time");
+    assert_eq!(text, format!(r#"{{"pid":{},"session":"test","acquired_at":"{at}"}}"#, holder.pid()));
+    assert!(at.ends_with("+00:00"), "{at}");
+    let listed = main.jp(&["lock", "ls", "--json"]).json();
+    assert_eq!((&listed[0]["id"], &listed[0]["state"]), (&Value::from(id.as_str()), &"held".into()));
+    assert_eq!((&listed[0]["pid"], &listed[0]["session"]), (&Value::from(holder.pid()), &"test".into()));
+    assert_eq!(says(&main, &id, "locked"), true);
+    assert_eq!(main.jp(&["lock", "clear"]).ok().stdout, "", "a held lock is nobody's to clear");
+    holder.finish().ok();
+    assert_eq!(says(&main, &id, "locked"), false);
+}
+
+#[test]
+fn waiting() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let holder = hold(&main, &id);
+    let who = format!("pid {}, session test", holder.pid());
+    let at_once = retitle(&main, &id, "0").run().fails_with(3).says(&who).says("jp lock ls");
+    assert!(!at_once.stderr.contains("Waiting"), "{}", at_once.told());
+    retitle(&main, &id, "50ms").run().fails_with(3).says(&who);
+    retitle(&main, &id, "soon").run().fails_with(2).says("JP_LOCK_DURATION");
+    assert_eq!(stored(&main, &id)["title"], "A");
+    // Whoever only reads or takes another one does not wait.
+    main.call(&["c", "show", &id]).var("JP_LOCK_DURATION", "0").run().ok();
+    let other = new(&main, "B", &[]);
+    retitle(&main, &other, "0").run().ok();
+
+    let waiter = retitle(&main, &id, "60s").start();
+    holder.finish().ok();
+    waiter.finish().ok();
+    assert_eq!(stored(&main, &id)["title"], "Waited");
+    assert_twins(&main, &id);
+}
+
+#[test]
+fn an_interrupted_wait_ends_at_once() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let holder = hold(&main, &id);
+    let told = main.env().root().join("told");
+    let mut command = main.env().command(OsStr::new("sh"), main.root());
+    command.env("JP_LOCK_DURATION", "10m").arg("-c").arg("exec \"$@\" 2> \"$0\"").arg(&told).arg(jp_binary());
+    command.args(["c", "edit", &id, "--title", "Waited"]);
+    let waiter = Running::start(command);
+    wait_for("the waiting", LIMIT, || fs::read_to_string(&told).is_ok_and(|text| text.contains("Waiting for lock")));
+    let start = Instant::now();
+    waiter.signal(Signal::SIGINT);
+    waiter.finish().fails_with(130);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(stored(&main, &id)["title"], "A");
+    holder.finish().ok();
+}
+
+#[test]
+fn an_orphan_hinders_nobody() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let orphan = || {
+        let listed = main.jp(&["lock", "ls", "--json"]).json();
+        let rows = listed.as_array().expect("an array").clone();
+        rows.iter().map(|row| row["state"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let pid = {
+        let holder = hold(&main, &id);
+        let pid = holder.pid();
+        holder.crash().fails_with(137);
+        pid
+    };
+    assert_eq!(orphan(), ["orphan"]);
+    let listed = main.jp(&["lock", "ls", "--json"]).json();
+    assert_eq!((&listed[0]["pid"], &listed[0]["alive"]), (&Value::from(pid), &false.into()));
+    assert_eq!(main.jp(&["lock", "clear"]).line(), id);
+    assert_eq!(orphan(), [""; 0]);
+
+    hold(&main, &id).crash();
+    retitle(&main, &id, "0").run().ok();
+    assert_eq!(orphan(), [""; 0], "a command that writes clears it too");
+    let other = new(&main, "B", &[]);
+    hold(&main, &id).crash();
+    jp(&main, &["c", "edit", &other, "--pin"]);
+    assert!(!lock_file(&main, &id).exists(), "whatever it was for");
+}
+
+#[test]
+fn shared_with_flock() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let file = lock_file(&main, &id);
+    fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+    let flock = |args: &[&str]| {
+        let mut command = main.env().command(OsStr::new("flock"), main.root());
+        command.arg("-n").arg(&file).args(args);
+        command
+    };
+    let theirs = Running::start(flock(&["sh", "-c", "echo x > theirs; cat"]));
+    wait_for("flock(1)", LIMIT, || main.root().join("theirs").exists());
+    retitle(&main, &id, "0").run().fails_with(3);
+    assert_eq!(main.jp(&["lock", "ls", "--json"]).json()[0]["state"], "held");
+    theirs.finish().ok();
+    retitle(&main, &id, "0").run().ok();
+
+    let ours = hold(&main, &id);
+    Output::of(flock(&["true"]), b"").fails_with(1);
+    ours.finish().ok();
+}
+
+#[test]
+fn what_runs_beneath_a_holder_is_let_through() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let jp_path = jp_binary();
+    let jp_path = jp_path.to_str().expect("UTF-8");
+    let run = |command: &[&str]| {
+        main.call(&[&["lock", "run", &id, "--"], command].concat()).var("JP_LOCK_DURATION", "0").run()
+    };
+    run(&[jp_path, "c", "edit", &id, "--title", "Beneath"]).ok();
+    assert_eq!(stored(&main, &id)["title"], "Beneath");
+    assert_twins(&main, &id);
+    // And beneath that.
+    run(&[jp_path, "lock", "run", &id, "--", jp_path, "c", "edit", &id, "--title", "Deeper"]).ok();
+    assert_eq!(stored(&main, &id)["title"], "Deeper");
+    assert!(!lock_file(&main, &id).exists());
+}
+
+#[test]
+fn siblings_beneath_a_holder_take_turns() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let script = "for label in a b c d; do \"$jp\" c label add -i \"$0\" $label || exit 9 & done; wait";
+    let call = main.call(&["lock", "run", &id, "--", "sh", "-c", script, &id]);
+    call.var("jp", jp_binary()).var("JP_LOCK_DURATION", "60s").run().ok();
+    let labels = stored(&main, &id)["labels"].clone();
+    let names: Vec<_> = labels.as_object().expect("labels").keys().cloned().collect();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    assert_twins(&main, &id);
+}
