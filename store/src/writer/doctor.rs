@@ -4,10 +4,11 @@
 use super::Writer;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{exists, make_dirs, move_dir, unused};
-use crate::layout::TRASH;
+use crate::layout::{TRASH, managed};
 use crate::lock::Wait;
+use crate::observe::{Flaw, UnitBytes};
 use crate::problem::{Problem, What};
-use crate::reconcile::{ManagedFile, Root, Unit};
+use crate::reconcile::{Root, Unit};
 use crate::snapshot::Snapshot;
 
 /// What was mended, and what was not.
@@ -112,29 +113,37 @@ impl Writer {
     }
 }
 
-/// Everything that is wrong, streams included. Slower than a snapshot: it reads every event.
+/// Everything that is wrong, in every copy of every file. Slower than a snapshot: it reads every event.
 pub fn problems(store: &crate::store::Store, snapshot: &Snapshot) -> Result<Vec<Problem>> {
     let mut problems: Vec<Problem> = snapshot.problems().to_vec();
     for conversation in snapshot.all() {
-        let base = snapshot.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
-        let observed = crate::observe::Observed::of(store.disk(), Unit::Stream, conversation.dirs(), base)?;
-        for (root, side, dir) in [
-            (Root::Store, &observed.store, conversation.dirs().store),
-            (Root::Work, &observed.work, conversation.dirs().work),
-        ] {
+        let dirs = conversation.dirs();
+        for (root, dir) in [(Root::Store, dirs.store), (Root::Work, dirs.work)] {
             let Some(dir) = dir else { continue };
-            let flaw = match side {
-                Some(bytes) => bytes.problem(),
-                None => Some((ManagedFile::Events, crate::observe::Flaw::Missing)),
-            };
-            let Some((file, flaw)) = flaw else { continue };
-            let what = match flaw {
-                crate::observe::Flaw::Missing => What::Missing { root },
-                crate::observe::Flaw::Broken(reason) => What::Broken { root, reason },
-            };
-            let path = crate::layout::managed(dir, file);
-            problems.push(Problem { id: Some(conversation.id), path, what });
+            for unit in Unit::ALL {
+                let found = match UnitBytes::read(store.disk(), dir, unit) {
+                    Ok(Some(bytes)) => bytes.problem(),
+                    Ok(None) => Some((unit.files()[unit.files().len() - 1], Flaw::Missing)),
+                    Err(error) => {
+                        note(&mut problems, Problem::unreadable(conversation.id, &error, dir));
+                        continue;
+                    }
+                };
+                let Some((file, flaw)) = found else { continue };
+                let what = match flaw {
+                    Flaw::Missing => What::Missing { root },
+                    Flaw::Broken(reason) => What::Broken { root, reason },
+                };
+                note(&mut problems, Problem { id: Some(conversation.id), path: managed(dir, file), what });
+            }
         }
     }
     Ok(problems)
+}
+
+/// Adds a problem that the snapshot has not met already.
+fn note(problems: &mut Vec<Problem>, problem: Problem) {
+    if !problems.contains(&problem) {
+        problems.push(problem);
+    }
 }
