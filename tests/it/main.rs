@@ -2,5 +2,7 @@
 
 // Every call of a change fails, and the process stops around each.
 mod faults;
+// A store as the real tool leaves it.
+mod real_store;
 // What the source tree promises about itself.
 mod tidy;
