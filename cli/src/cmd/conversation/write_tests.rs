@@ -103,7 +103,7 @@ fn forks() {
     let events = r#"[ {"type":"turn_start","timestamp":"2025-07-19 00:00:00.0"},{"type":"turn_start","timestamp":"2025-07-20 00:00:00.0"}]"#;
     project.events("17528832001-first", events);
     let fork = |flags: &str| {
-        let answer = project.jp(&format!("c fork 17528832001 {flags}").trim_end().to_owned());
+        let answer = project.jp(format!("c fork 17528832001 {flags}").trim_end());
         assert_eq!(answer.code, ExitCode::SUCCESS, "{flags}: {}", answer.err);
         let id = answer.out.trim_end().to_owned();
         let path = project.jp(&format!("c path --events {id}")).out;
