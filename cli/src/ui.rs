@@ -1,7 +1,7 @@
 //! The terminal. Owns stdout and stderr: data goes to the one, talk to the other, and nothing else prints.
 //!
-//! Text out of conversations is not trusted: it passes [`clean`], [`clean_block`] or [`clean_json`] on its way, into pipes too,
-//! because a pipe often ends at a terminal.
+//! Text out of conversations is not trusted: it passes [`clean`], [`clean_block`] or [`clean_json`] on its way here, into
+//! pipes too, because a pipe often ends at a terminal.
 
 mod ago;
 mod ask;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jp_tests::{Place, Shot, Workspace, jp_binary};
 use serde_json::{Value, json};
 
-use super::{A, B, assert_same, jp, listed, problems, roots, sample, shots, workspace};
+use super::{A, B, assert_same, holds, jp, listed, problems, roots, sample, shots, workspace};
 
 #[test]
 fn a_malformed_workspace_id_is_an_error_and_stays_as_it_is() {
@@ -208,6 +208,10 @@ fn garbage_in_our_own_state_loses_nothing() {
         jp(&work, &["c", "edit", "--pin", &A.to_string()]).ok();
         let new = jp(&work, &["c", "new", "--parent", &B.to_string()]).line().to_owned();
         assert!(new > format!("jp-c{B}"), "{new}");
+        // An object that says nothing of conversations is a mirror too, an empty one.
+        let is_mirror = serde_json::from_slice::<Value>(bytes)
+            .is_ok_and(|value| value == json!({ "history": 5 }) || value == json!([]));
+        assert!(is_mirror || holds(&own.join("conflicts"), "tree.json", bytes), "what the mirror had is gone");
         assert_eq!(listed(&work, B)["parent"], format!("jp-c{A}"));
         jp(&work, &["c", "edit", "--local", &A.to_string()]).ok();
         jp(&work, &["c", "edit", "--local=false", &A.to_string()]).ok();
