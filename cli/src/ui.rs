@@ -1,7 +1,7 @@
 //! The terminal. Owns stdout and stderr: data goes to the one, talk to the other, and nothing else prints.
 //!
-//! Text out of conversations is not trusted: it passes [`clean`] or [`clean_block`] on its way here, into pipes too,
-//! because a pipe often ends at a terminal.
+//! Text out of conversations is not trusted: it passes [`clean`], [`clean_block`] or [`clean_json`] on its way here, into
+//! pipes too, because a pipe often ends at a terminal.
 
 mod ago;
 mod ask;
@@ -17,6 +17,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 pub(crate) use self::ago::ago;
+use self::clean::clean_json;
 pub(crate) use self::clean::{clean, clean_block};
 pub(crate) use self::table::{Cell, Column, Look, Table};
 use crate::args::{Color, Format, Global};
@@ -116,10 +117,9 @@ impl Ui {
 
     /// Data for machines.
     pub(crate) fn object(&self, value: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_vec_pretty(value)
+        let text = serde_json::to_string_pretty(value)
             .map_err(|error| Error::new(Kind::Damaged, "cannot write JSON").because(&error))?;
-        text.push(b'\n');
-        self.bytes(&text)
+        self.line(&clean_json(&text))
     }
 
     /// A table: aligned under a header at a terminal, tab-separated without one in a pipe.
@@ -170,7 +170,7 @@ impl Ui {
             _ if self.json => {
                 let told = Told { message: &error.message, causes: &error.causes, hints: &error.hints, code: exit.0 };
                 let text = serde_json::to_string_pretty(&told).unwrap_or_default();
-                self.talk(&format!("{text}\n"));
+                self.talk(&format!("{}\n", clean_json(&text)));
             }
             Kind::No | Kind::Usage | Kind::Locked | Kind::Damaged | Kind::Interrupted => {
                 let mut text = format!("{} {}\n", self.tag("error:", AnsiColor::Red), clean_block(&error.message));

@@ -193,30 +193,41 @@ pub fn glance(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) 
     }
 }
 
-/// As [`glance`] for metadata, which nearly always comes from the store: its bytes are read on the way.
+/// As [`glance`] for metadata, which nearly always comes from the store: its bytes are read on the way. What is wrong with
+/// the workspace's copy is told where it had to be read anyway.
 pub(crate) fn glance_metadata(
     disk: &dyn Disk,
     dirs: Dirs<'_>,
     base: Option<&Base>,
-) -> Result<(Root, Option<Contents>)> {
+) -> Result<(Root, Option<Contents>, Option<JsonError>)> {
     let (store, work) = match (dirs.store, dirs.work) {
         (Some(store), Some(work)) => (store, work),
-        (None, Some(_)) => return Ok((Root::Work, None)),
-        (Some(_), None) | (None, None) => return Ok((Root::Store, None)),
+        (None, Some(_)) => return Ok((Root::Work, None, None)),
+        (Some(_), None) | (None, None) => return Ok((Root::Store, None, None)),
     };
     let contents = read_file(disk, &managed(store, ManagedFile::Metadata))?;
     let in_store = contents.as_ref().map(|contents| Stamp::from(contents.stat));
     let in_work = stat_file(disk, &managed(work, ManagedFile::Metadata))?;
-    let root = match base {
-        None => newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)),
+    let (root, held) = match base {
+        None => (newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)), None),
         Some(base) => {
             let remembered = base.file(ManagedFile::Metadata);
             let conclusive = is_conclusive(remembered.store, in_store, base.taken)
                 && is_conclusive(remembered.work, in_work, base.taken);
-            if conclusive { Root::Store } else { Observed::of(disk, Unit::Metadata, dirs, Some(base))?.action.source() }
+            if conclusive {
+                (Root::Store, None)
+            } else {
+                let observed = Observed::of(disk, Unit::Metadata, dirs, Some(base))?;
+                let flaw = observed.work.as_ref().and_then(UnitBytes::problem);
+                let held = flaw.and_then(|(_, flaw)| match flaw {
+                    Flaw::Broken(reason) => Some(reason),
+                    Flaw::Missing => None,
+                });
+                (observed.action.source(), held)
+            }
         }
     };
-    Ok((root, contents))
+    Ok((root, contents, held))
 }
 
 /// A managed file's bytes, or `None` when it is not there.

@@ -1,8 +1,9 @@
 //! What is wrong with a store, as values. Nothing here mends anything.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::error::Error;
 use crate::id::ConversationId;
 use crate::json::JsonError;
 use crate::reconcile::Root;
@@ -16,6 +17,17 @@ pub struct Problem {
     pub path: PathBuf,
     /// What is wrong.
     pub what: What,
+}
+
+impl Problem {
+    /// What an error says about a conversation. `place` is where to look when the error does not tell.
+    pub(crate) fn unreadable(id: ConversationId, error: &Error, place: &Path) -> Self {
+        let (path, reason) = match error {
+            Error::Io { path, source, .. } => (path.clone(), source.to_string()),
+            other => (place.to_owned(), other.to_string()),
+        };
+        Self { id: Some(id), path, what: What::Unreadable { reason } }
+    }
 }
 
 /// The kinds of trouble.

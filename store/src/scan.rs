@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, Kind};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::entries;
 use crate::id::ConversationId;
-use crate::layout::{Partition, children_dir};
+use crate::layout::{CONVERSATIONS, Partition, children_dir};
 use crate::parallel;
 
 /// One directory that names a conversation.
@@ -25,12 +25,14 @@ pub struct Place {
 }
 
 /// What a root holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Scan {
     /// Places by conversation. More than one is a duplicate; the canonically named one comes first.
     pub places: Vec<(ConversationId, Place)>,
     /// Directories among conversations that name none.
     pub strangers: Vec<PathBuf>,
+    /// Conversations whose children cannot be looked at, and why.
+    pub unreadable: Vec<(ConversationId, Error)>,
 }
 
 /// How deep a root goes.
@@ -43,7 +45,8 @@ pub enum Depth {
 }
 
 impl Scan {
-    /// Looks through both partitions. A root that is not there is empty.
+    /// Looks through both partitions. A root that is not there is empty; children that cannot be listed do not hide the
+    /// rest.
     pub fn of(disk: &dyn Disk, partitions: [(Partition, PathBuf); 2], depth: Depth) -> Result<Self> {
         let mut scan = Self::default();
         // One level of the tree at a time, because that is what can be read side by side.
@@ -52,7 +55,16 @@ impl Scan {
             let listed = parallel::map(&level, |(_, dir, _)| entries(disk, dir));
             let mut below = Vec::new();
             for ((partition, dir, beneath), entries) in level.into_iter().zip(listed) {
-                for entry in entries? {
+                let entries = match (entries, beneath) {
+                    (Err(error), Some(id)) => {
+                        if !is_out_of_reach(disk, &dir, &error) {
+                            scan.unreadable.push((id, error));
+                        }
+                        continue;
+                    }
+                    (entries, _) => entries?,
+                };
+                for entry in entries {
                     if entry.kind != Kind::Dir || entry.name.as_encoded_bytes().starts_with(b".") {
                         continue;
                     }
@@ -76,6 +88,14 @@ impl Scan {
         scan.strangers.sort();
         Ok(scan)
     }
+}
+
+/// Whether a children's directory is not there and never can be: its path is longer than the system takes, and the
+/// directory it would be in does not have it.
+fn is_out_of_reach(disk: &dyn Disk, dir: &Path, error: &Error) -> bool {
+    let too_long = matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::InvalidFilename);
+    let listed = if too_long { dir.parent().map(|above| entries(disk, above)) } else { None };
+    listed.is_some_and(|listed| listed.is_ok_and(|found| !found.iter().any(|entry| entry.name == CONVERSATIONS)))
 }
 
 /// Nothing is there: the name, or a directory on the way to it, does not exist.

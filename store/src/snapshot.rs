@@ -85,7 +85,7 @@ pub struct Snapshot {
     /// The mirrored links.
     pub mirror: Mirror,
     duplicates: BTreeMap<ConversationId, Vec<(Root, Place)>>,
-    unreadable: Option<String>,
+    unreadable: Option<Problem>,
 }
 
 impl Snapshot {
@@ -129,6 +129,7 @@ impl Snapshot {
             }
             let strangers = scan.strangers.into_iter();
             problems.extend(strangers.map(|path| Problem { id: None, path, what: What::Stranger }));
+            problems.extend(scan.unreadable.iter().map(|(id, error)| Problem::unreadable(*id, error, Path::new(""))));
         };
         for root in std::iter::once(&layout.store).chain(&layout.siblings) {
             let scan = Scan::of(disk, Partition::ALL.map(|part| (part, root.partition(part))), depth)?;
@@ -164,13 +165,11 @@ impl Snapshot {
             )
         });
         for (conversation, problems) in loaded {
-            let unreadable = problems.iter().find(|problem| matches!(problem.what, What::Unreadable { .. }));
-            if snapshot.unreadable.is_none() {
-                snapshot.unreadable = unreadable.map(ToString::to_string);
-            }
             snapshot.problems.extend(problems);
             snapshot.conversations.insert(conversation.id, conversation);
         }
+        let mut problems = snapshot.problems.iter();
+        snapshot.unreadable = problems.find(|problem| matches!(problem.what, What::Unreadable { .. })).cloned();
         snapshot.grow();
         Ok(snapshot)
     }
@@ -226,7 +225,7 @@ impl Snapshot {
     /// Fails if anything could not be looked at. Whoever writes must not take a refusal for an absence.
     pub fn complete(self) -> Result<Self> {
         match self.unreadable {
-            Some(reason) => Err(Error::Refused(reason)),
+            Some(Problem { path, what, .. }) => Err(Error::Malformed { path, reason: what.to_string() }),
             None => Ok(self),
         }
     }
@@ -325,13 +324,19 @@ impl Loader<'_> {
     fn meta(&mut self, conversation: &Conversation) -> Option<Meta> {
         let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
         let dirs = conversation.dirs();
-        let (first, mut at_hand) = match glance_metadata(self.disk, dirs, base) {
+        let (first, mut at_hand, held) = match glance_metadata(self.disk, dirs, base) {
             Ok(seen) => seen,
             Err(error) => {
                 self.unreadable(conversation, &error);
-                (Root::Store, None)
+                (Root::Store, None, None)
             }
         };
+        // The store is read in its place, and would not show that it waits for a person.
+        if let (Some(reason), Some(dir), Root::Store) = (held, dirs.work, first) {
+            let path = managed(dir, ManagedFile::Metadata);
+            let what = What::Broken { root: Root::Work, reason };
+            self.note(Problem { id: Some(conversation.id), path, what });
+        }
         [first, first.other()].into_iter().find_map(|root| {
             let dir = if root == Root::Store { dirs.store } else { dirs.work }?;
             let path = managed(dir, ManagedFile::Metadata);
@@ -348,17 +353,20 @@ impl Loader<'_> {
                     return None;
                 }
             };
-            self.problems.push(Problem { id: Some(conversation.id), path, what });
+            self.note(Problem { id: Some(conversation.id), path, what });
             None
         })
     }
 
     fn unreadable(&mut self, conversation: &Conversation, error: &Error) {
-        let (path, reason) = match error {
-            Error::Io { path, source, .. } => (path.clone(), source.to_string()),
-            other => (conversation.path().to_owned(), other.to_string()),
-        };
-        self.problems.push(Problem { id: Some(conversation.id), path, what: What::Unreadable { reason } });
+        self.note(Problem::unreadable(conversation.id, error, conversation.path()));
+    }
+
+    /// A file that is met twice is told of once.
+    fn note(&mut self, problem: Problem) {
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 }
 

@@ -1,23 +1,27 @@
 //! Tests of the whole, in one executable so that they are linked once and run side by side.
 
+// What no program should have written, and what a system refuses.
+mod bad_input;
 // Archives, removals and expiry take both roots and the tree along.
 mod endings;
 // Every call of a change fails, and the process stops around each.
 mod faults;
-// Random operations against a model.
-mod model;
-// Many processes on one store.
-mod parallel;
 // Edits made by hand in either root, and which of two copies counts.
 mod hand_edits;
 // Who holds a conversation, who waits, and who is let through.
 mod locks;
-// Several silos of one workspace become one.
-mod migrate;
 // The files of a conversation: opened in an editor, written by others, of an older layout.
 mod managed_files;
+// Several silos of one workspace become one.
+mod migrate;
+// Random operations against a model.
+mod model;
+// Many processes on one store.
+mod parallel;
 // What both roots have after each kind of change.
 mod presence;
+// A store as the real tool leaves it.
+mod real_store;
 // Which conversation a terminal is on.
 mod sessions;
 // What stories look at; no tests of its own.

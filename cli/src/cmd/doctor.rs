@@ -108,7 +108,7 @@ fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) ->
 
 /// Everything that is wrong, with advice.
 fn look(view: &View) -> Result<Vec<Finding>> {
-    let mut findings: Vec<Finding> = problems(&view.store, &view.snapshot)?
+    let mut findings: Vec<Finding> = problems(&view.store, &view.snapshot)
         .iter()
         .map(|problem| Finding { trouble: problem.into(), advice: advice(&problem.what) })
         .collect();
@@ -179,7 +179,10 @@ fn advice(what: &What) -> String {
         What::Broken { root: Root::Store, .. } | What::Missing { root: Root::Store } => {
             "`jp doctor --fix` restores it from the workspace's copy, or moves the conversation to the trash".to_owned()
         }
-        What::Unreadable { .. } => "see to its permissions; nothing is written as long as it cannot be read".to_owned(),
+        What::Unreadable { .. } => {
+            "see to its permissions, or to what lies in its place; nothing is written as long as it cannot be read"
+                .to_owned()
+        }
         What::Duplicate => "`jp doctor --fix` puts it with the kept losers of conflicts".to_owned(),
         What::Stranger => "`jp doctor --fix` moves it to the trash; or move it elsewhere yourself".to_owned(),
         What::GarbageParent { .. } => "`jp c mv ID --parent ID` or `--root` says where it belongs".to_owned(),

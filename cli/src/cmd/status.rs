@@ -150,7 +150,7 @@ impl Report {
             drafts: Vec::new(),
             conflicts: view.store.conflicts()?.into_iter().map(Conflict::from).collect(),
             locks: view.store.locks().list()?.into_iter().map(Lock::from).collect(),
-            problems: problems(&view.store, &view.snapshot)?.iter().map(Trouble::from).collect(),
+            problems: problems(&view.store, &view.snapshot).iter().map(Trouble::from).collect(),
         })
     }
 

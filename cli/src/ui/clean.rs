@@ -13,6 +13,23 @@ pub(crate) fn clean_block(text: &str) -> Cow<'_, str> {
     escape(text, |char| is_unsafe(char) && !matches!(char, '\n' | '\t'))
 }
 
+/// For a JSON document: the same characters, in the spelling that JSON has for them. Outside of strings it has none.
+pub(crate) fn clean_json(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |char| is_unsafe(char) && !matches!(char, '\n' | '\t');
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        if is_unsafe(char) {
+            let _ = write!(out, "\\u{:04x}", char as u32);
+        } else {
+            out.push(char);
+        }
+    }
+    Cow::Owned(out)
+}
+
 fn escape(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_unsafe) {
         return Cow::Borrowed(text);
@@ -61,5 +78,14 @@ mod tests {
         check("\0\u{7f}\u{9b}2J", "\\x00\\x7f\\u{9b}2J", "\\x00\\x7f\\u{9b}2J");
         check("abc\u{202e}fed\u{2069}", "abc\\u{202e}fed\\u{2069}", "abc\\u{202e}fed\\u{2069}");
         check("x\u{2028}y", "x\\u{2028}y", "x\\u{2028}y");
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        let value = serde_json::json!({ "a": "\u{9b}2J \u{202e}\u{7f}\u{1b} Grüße\n" });
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let clean = clean_json(&text);
+        assert!(clean.contains("\\u009b2J \\u202e\\u007f\\u001b Grüße\\n"), "{clean}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&clean).unwrap(), value);
     }
 }

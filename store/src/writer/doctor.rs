@@ -6,7 +6,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{exists, make_dirs, move_dir, unused};
 use crate::layout::{TRASH, managed};
 use crate::lock::Wait;
-use crate::observe::Flaw;
+use crate::observe::{Flaw, UnitBytes};
 use crate::parallel;
 use crate::problem::{Problem, What};
 use crate::reconcile::{Root, Unit};
@@ -26,7 +26,7 @@ impl Writer {
     /// Mends what it can.
     pub fn fix(&self) -> Result<Fixed> {
         let mut fixed = Fixed::default();
-        for problem in problems(&self.store, &self.store.snapshot()?)? {
+        for problem in problems(&self.store, &self.store.snapshot()?) {
             match self.mend(&problem)? {
                 Some(how) => fixed.fixed.push((problem, how)),
                 None => fixed.left.push(problem),
@@ -53,14 +53,7 @@ impl Writer {
                 if conversation.store.is_some() && *root == Root::Store && conversation.work.is_some() {
                     self.sync(&guard)?;
                     let now = self.store.snapshot()?;
-                    let mut left = now.problems_of(id).cloned().collect::<Vec<_>>();
-                    left.extend(
-                        now.get(id)
-                            .map(|found| copy_problems(&self.store, &now, found))
-                            .transpose()?
-                            .unwrap_or_default(),
-                    );
-                    if !left.contains(problem) {
+                    if !now.get(id).is_some_and(|found| copy_problems(&self.store, found).contains(problem)) {
                         return Ok(Some("restored from the workspace's copy".to_owned()));
                     }
                 }
@@ -123,41 +116,42 @@ impl Writer {
     }
 }
 
-/// Everything that is wrong, in both copies and streams included. Slower than a snapshot: it reads every event.
-pub fn problems(store: &Store, snapshot: &Snapshot) -> Result<Vec<Problem>> {
+/// Everything that is wrong, in every copy of every file. Slower than a snapshot: it reads every event.
+pub fn problems(store: &Store, snapshot: &Snapshot) -> Vec<Problem> {
     let conversations: Vec<_> = snapshot.all().collect();
-    let found = parallel::map(&conversations, |conversation| copy_problems(store, snapshot, conversation));
+    let found = parallel::map(&conversations, |conversation| copy_problems(store, conversation));
     let mut problems: Vec<Problem> = snapshot.problems().to_vec();
-    for found in found {
-        for problem in found? {
-            // The snapshot has named what it stumbled over.
-            if !problems.contains(&problem) {
-                problems.push(problem);
-            }
+    for problem in found.into_iter().flatten() {
+        // The snapshot has named what it stumbled over.
+        if !problems.contains(&problem) {
+            problems.push(problem);
         }
     }
-    Ok(problems)
+    problems
 }
 
 /// What is wrong with the copies of one conversation.
-fn copy_problems(store: &Store, snapshot: &Snapshot, conversation: &Conversation) -> Result<Vec<Problem>> {
-    let dirs = conversation.dirs();
+fn copy_problems(store: &Store, conversation: &Conversation) -> Vec<Problem> {
+    let (id, dirs) = (conversation.id, conversation.dirs());
     let mut problems = Vec::new();
-    for unit in Unit::ALL {
-        let observed = conversation.observe(store.disk(), unit, &snapshot.ledger)?;
-        for (root, side, dir) in [(Root::Store, &observed.store, dirs.store), (Root::Work, &observed.work, dirs.work)] {
-            let Some(dir) = dir else { continue };
-            let flaw = match side {
-                Some(bytes) => bytes.problem(),
-                None => unit.files().last().map(|&file| (file, Flaw::Missing)),
+    for (root, dir) in [(Root::Store, dirs.store), (Root::Work, dirs.work)] {
+        let Some(dir) = dir else { continue };
+        for unit in Unit::ALL {
+            let flaw = match UnitBytes::read(store.disk(), dir, unit) {
+                Ok(Some(bytes)) => bytes.problem(),
+                Ok(None) => unit.files().last().map(|&file| (file, Flaw::Missing)),
+                Err(error) => {
+                    problems.push(Problem::unreadable(id, &error, dir));
+                    continue;
+                }
             };
             let Some((file, flaw)) = flaw else { continue };
             let what = match flaw {
                 Flaw::Missing => What::Missing { root },
                 Flaw::Broken(reason) => What::Broken { root, reason },
             };
-            problems.push(Problem { id: Some(conversation.id), path: managed(dir, file), what });
+            problems.push(Problem { id: Some(id), path: managed(dir, file), what });
         }
     }
-    Ok(problems)
+    problems
 }

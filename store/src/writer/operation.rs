@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Writer;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{exists, make_dirs, move_dir, unused};
+use crate::files::{NewFile, exists, make_dirs, move_dir, unused};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::{Entry, Ledger};
@@ -189,10 +189,25 @@ impl Operation<'_> {
         };
         let mut mirror = self.store().read_mirror()?;
         if change(&mut mirror) {
+            self.keep_broken_mirror(&file)?;
             let bytes = crate::json::pretty(&mirror);
             self.writer.scratch().replace(&file, &bytes)?;
         }
         Ok(())
+    }
+
+    /// A mirror that does not parse counts as empty, but may be the only place that has some links: it is kept.
+    fn keep_broken_mirror(&self, file: &Path) -> Result<()> {
+        let disk = self.store().disk();
+        let Some(contents) = read_file(disk, file)? else { return Ok(()) };
+        if serde_json::from_slice::<Mirror>(&contents.bytes).is_ok() {
+            return Ok(());
+        }
+        let owner = self.store().layout.store.conflicts().join("tree");
+        make_dirs(disk, &owner)?;
+        let name = format!("{}_mirror", crate::conflict::dirname(self.store().now()));
+        let target = unused(disk, &owner, OsStr::new(&name))?;
+        self.writer.scratch().place(&target, &[NewFile::bytes("tree.json", contents.bytes)])
     }
 
     /// Refuses a parent that is not there, is put away, or would close a circle.

@@ -128,6 +128,7 @@ impl Operation<'_> {
         }
         let others = unmanaged(disk, &store)?.into_iter().filter(|path| path != Path::new(NOT_EXPORTED));
         files.extend(gather(disk, &store, others)?);
+        self.check_reach(target)?;
         if let Some(parent) = target.parent() {
             make_dirs(disk, parent)?;
         }
@@ -148,7 +149,19 @@ impl Operation<'_> {
         Ok(())
     }
 
+    /// Refuses a directory whose files would have paths that are too long for the system. A rename could bring it there,
+    /// but nobody could look into it any more.
+    fn check_reach(&self, dir: &Path) -> Result<()> {
+        let longest = managed(dir, ManagedFile::BaseConfig);
+        exists(self.store().disk(), &longest).map(drop)
+    }
+
     fn move_in_work(&mut self, id: ConversationId, from: &Path, to: &Path) -> Result<()> {
+        let works = self.snapshot().all().filter_map(|conversation| conversation.work.as_ref());
+        for place in works.filter(|place| place.dir.starts_with(from)) {
+            let rest = place.dir.strip_prefix(from).unwrap_or(Path::new(""));
+            self.check_reach(&to.join(rest))?;
+        }
         if exists(self.store().disk(), to)? {
             self.drop_second_copy(id, to)?;
         }
