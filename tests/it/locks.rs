@@ -182,7 +182,7 @@ fn siblings_beneath_a_holder_take_turns() {
     let id = new(&main, "A", &[]);
     let script = "for label in a b c d; do \"$jp\" c label add -i \"$0\" $label || exit 9 & done; wait";
     let call = main.call(&["lock", "run", &id, "--", "sh", "-c", script, &id]);
-    call.var("jp", jp_binary()).var("JP_LOCK_DURATION", "60s").run().ok();
+    call.var("jp", jp_binary()).var("JP_LOCK_DURATION", "15s").run().ok();
     let labels = stored(&main, &id)["labels"].clone();
     let names: Vec<_> = labels.as_object().expect("labels").keys().cloned().collect();
     assert_eq!(names, ["a", "b", "c", "d"]);
