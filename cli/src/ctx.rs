@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::layout::Partition;
 use jp_store::lock::{Guard, State};
 use jp_store::session::{Entry, Mapping, Standing};
-use jp_store::snapshot::{Conversation, Snapshot};
+use jp_store::snapshot::Snapshot;
 use jp_store::store::Store;
 use jp_store::workspace::WorkspaceId;
 

@@ -7,10 +7,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::layout::{CONVERSATIONS, Partition};
 use jp_store::meta::Meta;
 use jp_store::reconcile::ManagedFile;
-use jp_store::snapshot::Conversation;
 
 use crate::ctx::View;
 use crate::error::{Error, Result};

@@ -4,6 +4,7 @@
 //! through [`disk::Disk`] alone, and nothing is written without a [`lock::Guard`].
 
 pub mod conflict;
+pub mod conversation;
 pub mod disk;
 pub mod error;
 pub mod events;
@@ -21,6 +22,7 @@ pub mod presence;
 pub mod problem;
 pub mod reconcile;
 pub mod scan;
+pub mod scratch;
 pub mod session;
 pub mod snapshot;
 pub mod store;

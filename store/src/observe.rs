@@ -166,6 +166,16 @@ pub struct Dirs<'a> {
     pub work: Option<&'a Path>,
 }
 
+impl<'a> Dirs<'a> {
+    /// The one in a root.
+    pub fn of(self, root: Root) -> Option<&'a Path> {
+        match root {
+            Root::Store => self.store,
+            Root::Work => self.work,
+        }
+    }
+}
+
 /// Says which side a reader should take, reading as little as it can. Broken content is not noticed here.
 pub fn glance(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Root> {
     let (store, work) = match (dirs.store, dirs.work) {

@@ -69,6 +69,11 @@ pub enum What {
         /// The parent it names.
         parent: ConversationId,
     },
+    /// The mirror of parents does not parse. Metadata that names its parent is not affected.
+    Mirror {
+        /// Why.
+        reason: JsonError,
+    },
     /// Another silo of the same workspace, to be merged by the next command that writes.
     UnmergedSilo,
 }
@@ -83,6 +88,7 @@ impl What {
             | Self::GarbageParent { .. }
             | Self::MissingParent { .. }
             | Self::Cycle { .. }
+            | Self::Mirror { .. }
             | Self::UnmergedSilo => false,
         }
     }
@@ -98,6 +104,7 @@ impl What {
             Self::GarbageParent { .. } => "garbage-parent",
             Self::MissingParent { .. } => "missing-parent",
             Self::Cycle { .. } => "cycle",
+            Self::Mirror { .. } => "mirror",
             Self::UnmergedSilo => "unmerged-silo",
         }
     }
@@ -114,6 +121,7 @@ impl fmt::Display for What {
             Self::GarbageParent { text } => write!(f, "parent_id is not a conversation id: {text}"),
             Self::MissingParent { parent } => write!(f, "its parent {parent} is not here; shown as a root"),
             Self::Cycle { parent } => write!(f, "its parents form a circle through {parent}; shown as a root"),
+            Self::Mirror { reason } => write!(f, "the mirror of parents does not parse: {reason}"),
             Self::UnmergedSilo => f.write_str("another silo of this workspace; the next command that writes merges it"),
         }
     }

@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::conflict::{self, Kept};
+use crate::conversation::Conversation;
 use crate::disk::Disk;
 use crate::error::{Context as _, Result};
 use crate::events::Stream;
+use crate::json::{self, JsonError};
 use crate::layout::Layout;
 use crate::ledger::{Identity, Ledger};
 use crate::lock::{Holder, LockDir};
 use crate::mirror::Mirror;
 use crate::observe::UnitBytes;
-use crate::problem::Problem;
+use crate::problem::{Problem, What};
 use crate::reconcile::ManagedFile;
 use crate::session::{Session, SessionDir};
-use crate::snapshot::{self, Conversation, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::time::Timestamp;
 use crate::workspace::{Workspace, WorkspaceId};
 
@@ -95,12 +97,15 @@ impl Store {
 
     /// All conversations as they are now.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Snapshot::take(self.disk(), &self.layout, &self.read_ledger()?, &self.read_mirror()?)
+        let (mirror, problems) = self.look_at_mirror()?;
+        let mut snapshot = Snapshot::take(self.disk(), &self.layout, self.read_ledger()?, mirror)?;
+        snapshot.note(problems);
+        Ok(snapshot)
     }
 
     /// The events of a conversation and its base configuration, from the copy that is current.
     pub fn stream(&self, snapshot: &Snapshot, conversation: &Conversation) -> Result<StreamBytes> {
-        let (bytes, problems) = snapshot::stream(self.disk(), conversation, &snapshot.ledger)?;
+        let (bytes, problems) = conversation.stream(self.disk(), &snapshot.ledger)?;
         let (events, base_config) = match bytes {
             Some(bytes) => (take(&bytes, ManagedFile::Events), take(&bytes, ManagedFile::BaseConfig)),
             None => (None, None),
@@ -150,19 +155,27 @@ impl Store {
 
     /// The mirror, with what the siblings' mirrors add.
     pub(crate) fn read_mirror(&self) -> Result<Mirror> {
-        let mut mirror = Mirror::default();
+        self.look_at_mirror().map(|(mirror, _)| mirror)
+    }
+
+    fn look_at_mirror(&self) -> Result<(Mirror, Vec<Problem>)> {
+        let (mut mirror, mut problems) = (Mirror::default(), Vec::new());
         for root in std::iter::once(&self.layout.store).chain(&self.layout.siblings) {
             let file = root.tree_file();
             match self.disk().read(&file) {
                 Ok(contents) => match serde_json::from_slice::<Mirror>(&contents.bytes) {
                     Ok(found) => mirror.absorb(&found),
-                    Err(error) => tracing::warn!(path = %file.display(), %error, "the mirror does not parse"),
+                    Err(error) => {
+                        let shape = || JsonError::new(error.to_string());
+                        let reason = json::object(&contents.bytes).err().unwrap_or_else(shape);
+                        problems.push(Problem { id: None, path: file, what: What::Mirror { reason } });
+                    }
                 },
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error).context("read", &file),
             }
         }
-        Ok(mirror)
+        Ok((mirror, problems))
     }
 
     fn identity(&self) -> Result<Identity> {

@@ -220,3 +220,28 @@ fn paths() {
     check("jp-c17528832001", &external);
     assert_twins(&main, "jp-c17528832001");
 }
+
+#[test]
+fn files_of_the_users_own_become_durable() {
+    let main = workspace();
+    let id = new(&main, "Upload", &[]);
+    let (store, work) = (in_store(&main, &id).expect("stored"), in_work(&main, &id).expect("shown"));
+    fs::create_dir(work.join("notes")).expect("made");
+    fs::write(work.join("notes/idea.md"), "one\n").expect("written");
+    fs::write(work.join(".metadata.json.swp"), "vim\n").expect("written");
+    fs::write(work.join("#notes#"), "unsaved\n").expect("written");
+    jp(&main, &["c", "edit", &id, "--pin"]);
+    assert_eq!(fs::read_to_string(store.join("notes/idea.md")).expect("taken in"), "one\n");
+    assert!(!store.join(".metadata.json.swp").exists() && !store.join("#notes#").exists());
+
+    // Where both have one, neither is touched while both are there; when the copies part, the workspace's is kept.
+    fs::write(work.join("notes/idea.md"), "two\n").expect("written");
+    jp(&main, &["c", "edit", &id, "--pin=false"]);
+    assert_eq!(fs::read_to_string(store.join("notes/idea.md")).expect("there"), "one\n");
+    jp(&main, &["c", "edit", &id, "--local"]);
+    assert!(!work.exists());
+    let kept = main.silo().join("vfs/conflicts").join(digits(&id));
+    let kept = fs::read_dir(kept).expect("kept").next().expect("one").expect("listed").path();
+    assert_eq!(fs::read_to_string(kept.join("notes/idea.md")).expect("kept"), "two\n");
+    assert_eq!(fs::read_to_string(kept.join("#notes#")).expect("kept"), "unsaved\n");
+}

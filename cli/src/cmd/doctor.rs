@@ -180,7 +180,7 @@ fn advice(what: &What) -> String {
             "`jp doctor --fix` restores it from the workspace's copy, or moves the conversation to the trash".to_owned()
         }
         What::Unreadable { .. } => {
-            "see to its permissions, or to what lies in its place; nothing is written as long as it cannot be read"
+            "see to its permissions, or to what lies in its place; it is not written to as long as it cannot be read"
                 .to_owned()
         }
         What::Duplicate => "`jp doctor --fix` puts it with the kept losers of conflicts".to_owned(),
@@ -190,6 +190,7 @@ fn advice(what: &What) -> String {
             "fine if the parent was never pulled; else `jp c mv ID --root` makes it a root for good".to_owned()
         }
         What::Cycle { .. } => "`jp c mv ID --root` breaks the circle for good".to_owned(),
+        What::Mirror { .. } => "the next change of a parent keeps it aside and begins a new one".to_owned(),
         What::UnmergedSilo => "`jp migrate` merges it now".to_owned(),
     }
 }

@@ -28,6 +28,9 @@ Examples:
 pub(crate) struct Args {
     /// The directory [default: the current one].
     path: Option<PathBuf>,
+    /// Give a new id to a project whose conversations are there but whose id is lost. Their store is not found by it.
+    #[arg(long)]
+    new_id: bool,
 }
 
 #[derive(Serialize)]
@@ -55,6 +58,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let storage = root.join(STORAGE);
     let conversations = storage.join(CONVERSATIONS);
     fs::create_dir_all(&conversations).map_err(|error| Error::io("make", &conversations, &error))?;
+    if !args.new_id {
+        refuse_lost_id(&storage, &conversations)?;
+    }
     let created = write_id(&storage, &WorkspaceId::mint(ctx.env.now()))?;
     let found = Workspace::find(&RealDisk, &root).map_err(|error| match error {
         error @ StoreError::Malformed { .. } => {
@@ -63,6 +69,18 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         error => error.into(),
     })?;
     tell(ctx, &found, created)
+}
+
+/// Conversations without an id had one. A new one would cut them off from their store, so nobody gets it by accident.
+fn refuse_lost_id(storage: &Path, conversations: &Path) -> Result<()> {
+    let path = storage.join(".id");
+    let holds_any = || fs::read_dir(conversations).is_ok_and(|mut entries| entries.next().is_some());
+    if path.symlink_metadata().is_ok() || !holds_any() {
+        return Ok(());
+    }
+    Err(Error::no(format!("{} is missing, and there are conversations beside it", path.display()))
+        .hint("`git checkout .jp/.id` brings it back, if it was committed")
+        .hint("`jp init --new-id` gives the project a new id; what is in the old one's store stays there"))
 }
 
 /// Writes the id where there is none. `false` when there is one.

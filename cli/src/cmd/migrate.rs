@@ -1,8 +1,8 @@
 //! `jp migrate`: one silo of several, and nothing that only the workspace has.
 
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::presence::StoragePresence;
-use jp_store::snapshot::Conversation;
 use jp_store::writer::Migrated;
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::BufRead as _;
 
 use jp_store::ConversationId;
-use jp_store::snapshot::Conversation;
+use jp_store::conversation::Conversation;
 
 use super::{Found, Group, HELP, Target, no_active, parse_all};
 use crate::ctx::{Ctx, View};

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use super::Writer;
+use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewFile, entries, make_dirs};
 use crate::id::ConversationId;
@@ -15,7 +16,6 @@ use crate::observe::check;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::ManagedFile;
 use crate::scan::{Depth, Place, Scan, is_absent};
-use crate::snapshot::Conversation;
 
 /// What a new conversation starts with.
 #[derive(Clone, Debug)]

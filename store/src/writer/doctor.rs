@@ -2,6 +2,7 @@
 //! copies to the kept losers.
 
 use super::Writer;
+use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{exists, make_dirs, move_dir, unused};
 use crate::layout::{TRASH, managed};
@@ -10,7 +11,7 @@ use crate::observe::{Flaw, UnitBytes};
 use crate::parallel;
 use crate::problem::{Problem, What};
 use crate::reconcile::{Root, Unit};
-use crate::snapshot::{Conversation, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// What was mended, and what was not.
@@ -86,6 +87,7 @@ impl Writer {
             | What::GarbageParent { .. }
             | What::MissingParent { .. }
             | What::Cycle { .. }
+            | What::Mirror { .. }
             | What::UnmergedSilo => Ok(None),
         }
     }

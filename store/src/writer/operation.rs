@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::Writer;
+use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewFile, exists, make_dirs, move_dir, unused};
 use crate::id::ConversationId;
@@ -16,7 +17,7 @@ use crate::mirror::Mirror;
 use crate::observe::read_file;
 use crate::presence::Projection;
 use crate::reconcile::ManagedFile;
-use crate::snapshot::{Conversation, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// A change under way. Dropping it without [`Operation::finish`] leaves a state that the next one mends.
@@ -48,7 +49,7 @@ impl Writer {
             None => None,
         };
         let tree_lock = if structural { Some(self.file_lock(&layout.store.tree_lock())?) } else { None };
-        let snapshot = self.store.snapshot()?.complete()?;
+        let snapshot = self.store.snapshot()?;
         let ledger = snapshot.ledger.clone();
         Ok(Operation { writer: self, saved: ledger.clone(), ledger, snapshot, tree_lock, _ledger_lock: ledger_lock })
     }
@@ -213,6 +214,7 @@ impl Operation<'_> {
     /// Refuses a parent that is not there, is put away, or would close a circle.
     pub(super) fn check_parent(&self, id: ConversationId, parent: Option<ConversationId>) -> Result<()> {
         let Some(parent) = parent else { return Ok(()) };
+        self.snapshot.check_readable(parent)?;
         let partition = self.snapshot.find(id).map_or(Partition::Live, |conversation| conversation.partition);
         if self.snapshot.find(parent)?.partition != partition {
             return Err(Error::Refused(format!("{parent} is archived; unarchive it first")));

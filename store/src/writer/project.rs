@@ -8,11 +8,12 @@ use crate::files::{NewFile, exists, gather, make_dirs, move_dir};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::Entry;
-use crate::lock::Guard;
+use crate::lock::{Guard, Wait};
 use crate::observe::{Observed, read_file, stat_file, unmanaged};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Unit, is_conclusive};
 use crate::scan::Place;
+use crate::scratch::is_scratch;
 
 /// A draft of the user's next message lies in the store's directory only.
 const NOT_EXPORTED: &str = "QUERY_MESSAGE.md";
@@ -126,7 +127,8 @@ impl Operation<'_> {
             let contents = read_file(disk, &managed(&store, file))?;
             files.extend(contents.map(|contents| NewFile::bytes(file.name(), contents.bytes)));
         }
-        let others = unmanaged(disk, &store)?.into_iter().filter(|path| path != Path::new(NOT_EXPORTED));
+        let passing = |path: &Path| path == Path::new(NOT_EXPORTED) || path.iter().any(is_scratch);
+        let others = unmanaged(disk, &store)?.into_iter().filter(|path| !passing(path));
         files.extend(gather(disk, &store, others)?);
         self.check_reach(target)?;
         if let Some(parent) = target.parent() {
@@ -251,6 +253,8 @@ impl Operation<'_> {
         if exists(disk, &children)? || !unmanaged(disk, &work.dir)?.is_empty() {
             return Ok(());
         }
+        // Whoever holds it is about to say that it matters.
+        let Ok(_guard) = self.writer.lock(id, &Wait::none()) else { return Ok(()) };
         self.withdraw(id)?;
         self.forget(id);
         self.take_out(id);

@@ -14,11 +14,13 @@ use crate::observe::{Flaw, Observed, UnitBytes, read_file, unmanaged};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, FileBase, ManagedFile, Root, Unit};
 use crate::scan::Place;
+use crate::scratch::is_scratch;
 
 impl Operation<'_> {
     /// After this the store has the current version of both units, and whatever lost is kept.
     pub(super) fn settle(&mut self, guard: &Guard) -> Result<()> {
         self.check_guard(guard)?;
+        self.snapshot().check_readable(guard.id())?;
         let conversation = self.snapshot().find(guard.id())?;
         if conversation.store.is_none() {
             return self.import_whole(guard);
@@ -26,27 +28,59 @@ impl Operation<'_> {
         for unit in Unit::ALL {
             self.settle_unit(guard, unit)?;
         }
-        Ok(())
+        // Files of the user's own become durable too; where both have one, neither is touched.
+        self.take_files(guard, false).map(drop)
     }
 
-    /// Copies what only the workspace has, unmanaged files included, into the store's directory of the conversation.
-    pub(super) fn settle_unmanaged(&mut self, guard: &Guard) -> Result<()> {
-        let conversation = self.snapshot().find(guard.id())?;
-        let dirs = conversation.dirs();
-        let (Some(store), Some(work)) = (dirs.store.map(Path::to_owned), dirs.work.map(Path::to_owned)) else {
+    /// As [`Operation::settle`], before the workspace's copy goes: whatever of it the store does not have is kept.
+    pub(super) fn settle_whole(&mut self, guard: &Guard) -> Result<()> {
+        self.settle(guard)?;
+        let mut kept = self.take_files(guard, true)?;
+        if kept.is_empty() {
             return Ok(());
+        }
+        // Directories that the kept files lie in, so that the loser is a tree like the one it comes from.
+        let named: BTreeSet<_> = kept.iter().map(|file| file.path.clone()).collect();
+        let parents: BTreeSet<_> = kept
+            .iter()
+            .flat_map(|file| file.path.ancestors().skip(1))
+            .filter(|dir| !dir.as_os_str().is_empty() && !named.contains(*dir))
+            .map(Path::to_owned)
+            .collect();
+        kept.extend(parents.into_iter().map(|path| NewFile { path, content: NewContent::Dir }));
+        kept.sort_by(|a, b| a.path.cmp(&b.path));
+        self.keep(guard, "files-workspace", &kept)
+    }
+
+    /// Copies the workspace's unmanaged files that the store lacks into it. Returns those that cannot be: they are a
+    /// program's scratch, or, if files are to be compared, the store has another version.
+    fn take_files(&mut self, guard: &Guard, compare: bool) -> Result<Vec<NewFile>> {
+        let dirs = self.snapshot().find(guard.id())?.dirs();
+        let (Some(store), Some(work)) = (dirs.store.map(Path::to_owned), dirs.work.map(Path::to_owned)) else {
+            return Ok(Vec::new());
         };
         let disk = self.store().disk();
-        let mut differing = Vec::new();
-        for file in gather(disk, &work, unmanaged(disk, &work)?)? {
-            let target = store.join(&file.path);
-            match (&file.content, exists(disk, &target)?) {
-                (NewContent::Dir, true) => {}
-                (NewContent::Dir, false) => make_dirs(disk, &target)?,
+        let mut left = Vec::new();
+        for path in unmanaged(disk, &work)? {
+            let scratch = path.iter().any(is_scratch);
+            let target = store.join(&path);
+            let there = exists(disk, &target)?;
+            if there && !compare {
+                continue;
+            }
+            let Some(file) = gather(disk, &work, [path])?.pop() else { continue };
+            match (&file.content, there) {
+                (NewContent::Dir, _) if scratch => {}
+                (_, false) if scratch => left.push(file),
+                (NewContent::Dir, there) => {
+                    if !there {
+                        make_dirs(disk, &target)?;
+                    }
+                }
                 (NewContent::Link(to), false) => disk.symlink(to, &target).context("link", &target)?,
                 (NewContent::Link(to), true) => {
                     if disk.read_link(&target).ok().as_ref() != Some(to) {
-                        differing.push(file.clone());
+                        left.push(file);
                     }
                 }
                 (NewContent::File { bytes, .. }, false) => {
@@ -57,24 +91,12 @@ impl Operation<'_> {
                 }
                 (NewContent::File { bytes, .. }, true) => {
                     if read_file(disk, &target)?.is_none_or(|contents| contents.bytes != *bytes) {
-                        differing.push(file.clone());
+                        left.push(file);
                     }
                 }
             }
         }
-        if differing.is_empty() {
-            return Ok(());
-        }
-        // The store's stays; the workspace's is kept beside it, with the directories it lies in.
-        let mut parents = BTreeSet::new();
-        for file in &differing {
-            parents.extend(file.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()).map(Path::to_owned));
-        }
-        let named: BTreeSet<_> = differing.iter().map(|file| file.path.clone()).collect();
-        let dirs = parents.into_iter().filter(|dir| !named.contains(dir));
-        let mut files: Vec<_> = dirs.map(|path| NewFile { path, content: NewContent::Dir }).chain(differing).collect();
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        self.keep(guard, "files-workspace", &files)
+        Ok(left)
     }
 
     fn settle_unit(&mut self, guard: &Guard, unit: Unit) -> Result<()> {
@@ -192,7 +214,8 @@ impl Operation<'_> {
                 files.extend(bytes.file(file).map(|contents| NewFile::bytes(file.name(), contents.bytes.clone())));
             }
         }
-        files.extend(gather(disk, &work.dir, unmanaged(disk, &work.dir)?)?);
+        let own = unmanaged(disk, &work.dir)?.into_iter().filter(|path| !path.iter().any(is_scratch));
+        files.extend(gather(disk, &work.dir, own)?);
         let meta = conversation.meta.clone();
         let beneath = conversation.parent;
         let partition = conversation.partition;

@@ -40,8 +40,7 @@ impl Writer {
         let mut op = self.begin()?;
         // First everything is safe in the store, then the decision is written down, then files go.
         for guard in guards.values() {
-            op.settle(guard)?;
-            op.settle_unmanaged(guard)?;
+            op.settle_whole(guard)?;
         }
         let shown = |snapshot: &Snapshot, id| snapshot.get(id).is_some_and(|found| found.work.is_some());
         let changed = shown(op.snapshot(), id);

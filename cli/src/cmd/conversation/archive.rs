@@ -1,8 +1,8 @@
 //! `jp c archive`: puts conversations away.
 
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::layout::Partition;
-use jp_store::snapshot::Conversation;
 use serde::Serialize;
 
 use super::bulk::{Consent, Range, chosen, named};

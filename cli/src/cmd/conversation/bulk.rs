@@ -1,8 +1,8 @@
 //! Which conversations a command that puts away or removes is about, and whether the user means it.
 
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::layout::Partition;
-use jp_store::snapshot::Conversation;
 
 use crate::ctx::{Ctx, View};
 use crate::error::{Error, Kind, Result};

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
+use jp_store::conversation::Conversation;
 use jp_store::meta::Meta;
-use jp_store::snapshot::Conversation;
 
 /// `KEY`, or `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

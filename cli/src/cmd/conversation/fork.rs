@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::events::{Selection, Stream};
 use jp_store::json::pretty;
 use jp_store::meta::{Meta, Parent};
 use jp_store::presence::{Projection, StoragePresence};
-use jp_store::snapshot::Conversation;
 use jp_store::writer::Seed;
 use serde::Serialize;
 

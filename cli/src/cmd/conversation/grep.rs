@@ -7,9 +7,9 @@ use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use jp_store::conversation::Conversation;
 use jp_store::events;
 use jp_store::layout::Partition;
-use jp_store::snapshot::Conversation;
 use jp_store::time::rfc3339;
 use regex::Regex;
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anstyle::{AnsiColor, Style};
 use jp_store::ConversationId;
-use jp_store::snapshot::Conversation;
+use jp_store::conversation::Conversation;
 
 use super::record::{Findings, expires_at, labels, local};
 use crate::ctx::{Ctx, View};

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 
 use clap::ValueEnum;
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::layout::Partition;
 use jp_store::presence::StoragePresence;
-use jp_store::snapshot::Conversation;
 
 use super::filter::{LabelFilter, has_all};
 use super::listing::{self, Row};

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use jp_store::conversation::Conversation;
 use jp_store::events::{Scope, Stream, Style};
-use jp_store::snapshot::Conversation;
 use jp_store::time::{Timestamp, rfc3339};
 use serde::Serialize;
 

@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::events;
 use jp_store::layout::Partition;
 use jp_store::meta::Meta;
 use jp_store::presence::StoragePresence;
 use jp_store::problem::Problem;
-use jp_store::snapshot::Conversation;
 use jp_store::time::{Timestamp, rfc3339};
 use serde::Serialize;
 
+use crate::change::whole;
 use crate::ctx::View;
 use crate::target::is_pinned;
 
@@ -62,7 +63,7 @@ impl Findings {
                     let count = stream.events.and_then(|bytes| events::skim(&bytes).ok()).map(|skim| skim.count);
                     (count, stream.problems, None)
                 }
-                Err(error) => (None, Vec::new(), Some(error.to_string())),
+                Err(error) => (None, Vec::new(), Some(whole(&error))),
             }
         });
         for (conversation, (count, problems, error)) in conversations.iter().zip(counted) {

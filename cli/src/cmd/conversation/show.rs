@@ -2,9 +2,9 @@
 
 use anstyle::Style;
 use jp_store::ConversationId;
+use jp_store::conversation::Conversation;
 use jp_store::events::Stream;
 use jp_store::meta::Meta;
-use jp_store::snapshot::Conversation;
 use jp_store::time::{Timestamp, rfc3339};
 use serde::Serialize;
 

@@ -1,0 +1,259 @@
+//! How a snapshot is taken: names first, then metadata on all cores, then what follows from it. Reads only.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Snapshot;
+use crate::conversation::Conversation;
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::files::exists;
+use crate::id::ConversationId;
+use crate::layout::{Layout, Partition, managed};
+use crate::ledger::Ledger;
+use crate::meta::{Meta, Parent};
+use crate::mirror::Mirror;
+use crate::observe::{glance_metadata, read_file, stat_file};
+use crate::parallel;
+use crate::presence::{Facts, StoragePresence, intent, presence};
+use crate::problem::{Problem, What};
+use crate::reconcile::{ManagedFile, Root};
+use crate::scan::{Depth, Place, Scan};
+
+/// How often to look again when directories move under our eyes.
+const PATIENCE: usize = 5;
+
+impl Snapshot {
+    /// Looks at everything. Directories that are renamed or removed while we look are looked for again.
+    pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
+        let mut snapshot = Self { ledger, mirror, ..Self::default() };
+        for _ in 0..PATIENCE {
+            snapshot.look(disk, layout)?;
+            if snapshot.vanished(disk)?.is_empty() {
+                snapshot.note_oddities();
+                return Ok(snapshot);
+            }
+        }
+        for id in snapshot.vanished(disk)? {
+            snapshot.problems.retain(|problem| problem.id != Some(id));
+            snapshot.remove(id);
+        }
+        snapshot.note_oddities();
+        Ok(snapshot)
+    }
+
+    /// Conversations without metadata whose directory is not there any more.
+    fn vanished(&self, disk: &dyn Disk) -> Result<Vec<ConversationId>> {
+        let mut vanished = Vec::new();
+        for found in self.all().filter(|found| found.meta.is_none()) {
+            for dir in [found.dirs().store, found.dirs().work].into_iter().flatten() {
+                if !exists(disk, dir)? {
+                    vanished.push(found.id);
+                    break;
+                }
+            }
+        }
+        Ok(vanished)
+    }
+
+    fn look(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<()> {
+        *self = Self {
+            ledger: std::mem::take(&mut self.ledger),
+            mirror: std::mem::take(&mut self.mirror),
+            ..Self::default()
+        };
+        let places = self.names(disk, layout)?;
+        let mut placed: Vec<_> = places
+            .into_iter()
+            .map(|(id, [store, work])| {
+                let [store, work] = [(Root::Store, store), (Root::Work, work)]
+                    .map(|(root, places)| self.choose(disk, id, root, places));
+                place(layout, &self.ledger, id, store, work)
+            })
+            .collect();
+        let ledger = &self.ledger;
+        let read = parallel::map(&placed, |found| {
+            let mut reader = Reader { disk, ledger, problems: Vec::new() };
+            (reader.meta(found), reader.problems)
+        });
+        for (found, (meta, problems)) in placed.iter_mut().zip(read) {
+            self.problems.extend(problems);
+            found.meta = meta;
+            self.lineage(layout, found);
+        }
+        self.conversations = placed.into_iter().map(|found| (found.id, found)).collect();
+        Ok(())
+    }
+
+    /// Every directory that names a conversation, by id and root.
+    fn names(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<BTreeMap<ConversationId, [Vec<Place>; 2]>> {
+        let mut names: BTreeMap<_, [Vec<Place>; 2]> = BTreeMap::new();
+        let flat = if layout.is_single_root() { Depth::Nested } else { Depth::Flat };
+        let stores = std::iter::once(&layout.store).chain(&layout.siblings);
+        let stores = stores.map(|root| (Root::Store, Partition::ALL.map(|part| (part, root.partition(part))), flat));
+        let work = layout.work.iter();
+        let work =
+            work.map(|root| (Root::Work, Partition::ALL.map(|part| (part, root.partition(part))), Depth::Nested));
+        for (root, partitions, depth) in stores.chain(work) {
+            let scan = Scan::of(disk, partitions, depth)?;
+            for (id, place) in scan.places {
+                names.entry(id).or_default()[root as usize].push(place);
+            }
+            let strangers = scan.strangers.into_iter();
+            self.problems.extend(strangers.map(|path| Problem { id: None, path, what: What::Stranger }));
+            let unreadable = scan.unreadable.iter();
+            self.problems.extend(unreadable.map(|(id, error)| Problem::unreadable(*id, error, Path::new(""))));
+        }
+        let siblings = layout.siblings.iter();
+        self.problems.extend(siblings.map(|silo| Problem {
+            id: None,
+            path: silo.dir.clone(),
+            what: What::UnmergedSilo,
+        }));
+        Ok(names)
+    }
+
+    /// The directory in use of several with one id; the others are duplicates.
+    fn choose(&mut self, disk: &dyn Disk, id: ConversationId, root: Root, mut places: Vec<Place>) -> Option<Place> {
+        let chosen = places.swap_remove(in_use(disk, &places)?);
+        for other in places {
+            self.problems.push(Problem { id: Some(id), path: other.dir.clone(), what: What::Duplicate });
+            self.duplicates.entry(id).or_default().push((root, other));
+        }
+        Some(chosen)
+    }
+
+    /// Parent and origin, as far as metadata, mirror and place tell.
+    fn lineage(&mut self, layout: &Layout, found: &mut Conversation) {
+        let meta = found.meta.as_ref();
+        if let Some(Parent::Garbage(text)) = meta.map(Meta::parent) {
+            let path = managed(found.path(), ManagedFile::Metadata);
+            self.problems.push(Problem { id: Some(found.id), path, what: What::GarbageParent { text } });
+        }
+        // Only what came from elsewhere takes its parent from where it lies: our own files say it themselves.
+        let came = layout.is_single_root() || found.store.is_none();
+        let beneath = if came { found.work.as_ref().or(found.store.as_ref()) } else { None };
+        found.parent = self.mirror.effective_parent(found.id, meta, beneath.and_then(|place| place.beneath));
+        let origin = meta.and_then(Meta::origin).or_else(|| self.mirror.origin(found.id));
+        found.origin = origin.map(ToOwned::to_owned);
+    }
+
+    /// Missing parents and circles, which the trees have dealt with.
+    fn note_oddities(&mut self) {
+        let mut oddities = Vec::new();
+        for partition in Partition::ALL {
+            let tree = self.tree(partition);
+            // A parent in the other partition is put away, not missing.
+            let missing = tree.missing().iter().filter(|(_, parent)| !self.conversations.contains_key(parent));
+            oddities.extend(missing.map(|(&id, &parent)| (id, What::MissingParent { parent })));
+            oddities.extend(tree.cut().iter().map(|(&id, &parent)| (id, What::Cycle { parent })));
+        }
+        for (id, what) in oddities {
+            let dir = self.get(id).map(|found| found.path().to_owned()).unwrap_or_default();
+            self.problems.push(Problem { id: Some(id), path: managed(&dir, ManagedFile::Metadata), what });
+        }
+    }
+}
+
+/// Reads metadata, noting what is wrong on the way.
+struct Reader<'a> {
+    disk: &'a dyn Disk,
+    ledger: &'a Ledger,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    /// Metadata from the copy that is current; from the other one where that cannot be read.
+    fn meta(&mut self, conversation: &Conversation) -> Option<Meta> {
+        let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
+        let dirs = conversation.dirs();
+        let (first, mut at_hand, held) = match glance_metadata(self.disk, dirs, base) {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.unreadable(conversation, &error);
+                (Root::Store, None, None)
+            }
+        };
+        // The store is read in its place, and would not show that it waits for a person.
+        if let (Some(reason), Some(dir), Root::Store) = (held, dirs.work, first) {
+            let path = managed(dir, ManagedFile::Metadata);
+            let what = What::Broken { root: Root::Work, reason };
+            self.note(Problem { id: Some(conversation.id), path, what });
+        }
+        [first, first.other()].into_iter().find_map(|root| {
+            let dir = dirs.of(root)?;
+            let path = managed(dir, ManagedFile::Metadata);
+            let contents = match at_hand.take() {
+                Some(contents) if root == Root::Store => Ok(Some(contents)),
+                Some(_) | None => read_file(self.disk, &path),
+            };
+            let what = match contents.map(|contents| contents.map(|contents| Meta::parse(&contents.bytes))) {
+                Ok(Some(Ok(meta))) => return Some(meta),
+                Ok(Some(Err(reason))) => What::Broken { root, reason },
+                Ok(None) => What::Missing { root },
+                Err(error) => {
+                    self.unreadable(conversation, &error);
+                    return None;
+                }
+            };
+            self.note(Problem { id: Some(conversation.id), path, what });
+            None
+        })
+    }
+
+    fn unreadable(&mut self, conversation: &Conversation, error: &Error) {
+        self.note(Problem::unreadable(conversation.id, error, conversation.path()));
+    }
+
+    /// A file that is met twice is told of once.
+    fn note(&mut self, problem: Problem) {
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// What only names tell: where it is, and where it is meant to be.
+fn place(
+    layout: &Layout,
+    ledger: &Ledger,
+    id: ConversationId,
+    store: Option<Place>,
+    work: Option<Place>,
+) -> Conversation {
+    let entry = ledger.get(id);
+    let facts = Facts {
+        in_store: store.is_some(),
+        in_work: work.is_some() || layout.is_single_root(),
+        remembered: entry.map(|entry| entry.intent),
+        exported: entry.is_some_and(|entry| entry.base.is_some()),
+    };
+    let place = store.as_ref().or(work.as_ref());
+    Conversation {
+        id,
+        partition: place.map_or(Partition::Live, |place| place.partition),
+        presence: presence(facts).unwrap_or(StoragePresence::UserLocalOnly),
+        intent: intent(facts),
+        store,
+        work,
+        meta: None,
+        parent: None,
+        origin: None,
+    }
+}
+
+/// Which of several directories with one id is in use: live before archived, then the one whose metadata is newest.
+fn in_use(disk: &dyn Disk, places: &[Place]) -> Option<usize> {
+    let newest = |place: &Place| {
+        let stamp = stat_file(disk, &managed(&place.dir, ManagedFile::Metadata)).ok().flatten();
+        stamp.map(|stamp| stamp.mtime)
+    };
+    match places {
+        [] => None,
+        [_] => Some(0),
+        [first, ..] => {
+            let rivals = places.iter().enumerate().filter(|(_, place)| place.partition == first.partition);
+            rivals.rev().max_by_key(|(_, place)| newest(place)).map(|(index, _)| index)
+        }
+    }
+}
