@@ -1,6 +1,7 @@
 //! What a command works with: the world, the terminal, Ctrl-C, and the store once it is asked for.
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -29,7 +30,8 @@ pub(crate) struct Ctx<'a> {
 /// The store at one moment, and this terminal's place in it.
 pub(crate) struct View {
     pub(crate) store: Store,
-    pub(crate) snapshot: Snapshot,
+    /// Never dropped: the process is about to end, and the system takes memory back quicker than we do.
+    pub(crate) snapshot: ManuallyDrop<Snapshot>,
     pub(crate) mapping: Option<Mapping>,
     locked: OnceLock<Vec<ConversationId>>,
 }
@@ -75,7 +77,7 @@ impl<'a> Ctx<'a> {
             }),
             None => None,
         };
-        Ok(View { store, snapshot, mapping, locked: OnceLock::new() })
+        Ok(View { store, snapshot: ManuallyDrop::new(snapshot), mapping, locked: OnceLock::new() })
     }
 
     /// The working directory.

@@ -71,15 +71,16 @@ impl Snapshot {
                 place(layout, &self.ledger, id, store, work)
             })
             .collect();
-        let ledger = &self.ledger;
+        let (ledger, mirror) = (&self.ledger, &self.mirror);
         let read = parallel::map(&placed, |found| {
             let mut reader = Reader { disk, ledger, problems: Vec::new() };
-            (reader.meta(found), reader.problems)
+            let meta = reader.meta(found);
+            let (parent, origin) = reader.lineage(mirror, layout, found, meta.as_ref());
+            (meta, parent, origin, reader.problems)
         });
-        for (found, (meta, problems)) in placed.iter_mut().zip(read) {
+        for (found, (meta, parent, origin, problems)) in placed.iter_mut().zip(read) {
             self.problems.extend(problems);
-            found.meta = meta;
-            self.lineage(layout, found);
+            (found.meta, found.parent, found.origin) = (meta, parent, origin);
         }
         self.conversations = placed.into_iter().map(|found| (found.id, found)).collect();
         Ok(())
@@ -121,21 +122,6 @@ impl Snapshot {
             self.duplicates.entry(id).or_default().push((root, other));
         }
         Some(chosen)
-    }
-
-    /// Parent and origin, as far as metadata, mirror and place tell.
-    fn lineage(&mut self, layout: &Layout, found: &mut Conversation) {
-        let meta = found.meta.as_ref();
-        if let Some(Parent::Garbage(text)) = meta.map(Meta::parent) {
-            let path = managed(found.path(), ManagedFile::Metadata);
-            self.problems.push(Problem { id: Some(found.id), path, what: What::GarbageParent { text } });
-        }
-        // Only what came from elsewhere takes its parent from where it lies: our own files say it themselves.
-        let came = layout.is_single_root() || found.store.is_none();
-        let beneath = if came { found.work.as_ref().or(found.store.as_ref()) } else { None };
-        found.parent = self.mirror.effective_parent(found.id, meta, beneath.and_then(|place| place.beneath));
-        let origin = meta.and_then(Meta::origin).or_else(|| self.mirror.origin(found.id));
-        found.origin = origin.map(ToOwned::to_owned);
     }
 
     /// Missing parents and circles, which the trees have dealt with.
@@ -199,6 +185,26 @@ impl Reader<'_> {
             self.note(Problem { id: Some(conversation.id), path, what });
             None
         })
+    }
+
+    /// Parent and origin, as far as metadata, mirror and place tell.
+    fn lineage(
+        &mut self,
+        mirror: &Mirror,
+        layout: &Layout,
+        found: &Conversation,
+        meta: Option<&Meta>,
+    ) -> (Option<ConversationId>, Option<String>) {
+        if let Some(Parent::Garbage(text)) = meta.map(Meta::parent) {
+            let path = managed(found.path(), ManagedFile::Metadata);
+            self.note(Problem { id: Some(found.id), path, what: What::GarbageParent { text } });
+        }
+        // Only what came from elsewhere takes its parent from where it lies: our own files say it themselves.
+        let came = layout.is_single_root() || found.store.is_none();
+        let beneath = if came { found.work.as_ref().or(found.store.as_ref()) } else { None };
+        let parent = mirror.effective_parent(found.id, meta, beneath.and_then(|place| place.beneath));
+        let origin = meta.and_then(Meta::origin).or_else(|| mirror.origin(found.id));
+        (parent, origin.map(ToOwned::to_owned))
     }
 
     fn unreadable(&mut self, conversation: &Conversation, error: &Error) {

@@ -33,7 +33,7 @@ const BARE: &str = "bare reader";
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let done = match &args[..] {
-        [flag, dir] if flag == READER => read_all(Path::new(dir)).map_err(Into::into),
+        [flag, dirs @ ..] if flag == READER => read_all(dirs).map_err(Into::into),
         [flag] if flag == "--help" || flag == "-h" => say(USAGE).map_err(Into::into),
         _ => Options::parse(&args).and_then(|options| run(&options)),
     };
@@ -150,9 +150,12 @@ fn jobs(work: &Workspace) -> io::Result<Vec<Job>> {
     find.args(["-c", "find \"$1\" -name metadata.json -print0 | xargs -0 cat > /dev/null", "sh"]).arg(&store);
     let mut bare = program(&std::env::current_exe()?);
     bare.arg(READER).arg(&store);
+    let mut both = program(&std::env::current_exe()?);
+    both.arg(READER).arg(&store).arg(work.storage().join("conversations"));
     let all = [
         (FIND, find),
         (BARE, bare),
+        ("bare, both roots", both),
         ("jp c ls", jp(&["c", "ls"])),
         ("jp c ls --tree", jp(&["c", "ls", "--tree"])),
         ("jp c ls --json", jp(&["c", "ls", "--json"])),
@@ -244,14 +247,26 @@ fn table(results: &Value, earlier: Option<&Value>) -> String {
     text
 }
 
-/// The least that a lister can do: one `readdir`, and every `metadata.json` once.
-fn read_all(dir: &Path) -> io::Result<()> {
+/// The least that a lister can do: find every `metadata.json` and read it once. The store is flat, the workspace nested.
+fn read_all(dirs: &[OsString]) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut total = 0;
-    for entry in fs::read_dir(dir)? {
-        let file = entry?.path().join("metadata.json");
-        buffer.clear();
-        total += fs::File::open(file)?.read_to_end(&mut buffer)?;
+    for (index, dir) in dirs.iter().enumerate() {
+        let mut open = vec![PathBuf::from(dir)];
+        while let Some(dir) = open.pop() {
+            let entries = match fs::read_dir(&dir) {
+                Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let conversation = entry?.path();
+                buffer.clear();
+                total += fs::File::open(conversation.join("metadata.json"))?.read_to_end(&mut buffer)?;
+                if index > 0 {
+                    open.push(conversation.join("conversations"));
+                }
+            }
+        }
     }
     say(&format!("{total}\n"))
 }

@@ -1,6 +1,5 @@
 //! `jp c ls`: what conversations there are.
 
-use std::cmp::Ordering;
 use std::ffi::OsString;
 
 use clap::ValueEnum;
@@ -8,6 +7,7 @@ use jp_store::ConversationId;
 use jp_store::conversation::Conversation;
 use jp_store::layout::Partition;
 use jp_store::presence::StoragePresence;
+use jp_store::time::Timestamp;
 
 use super::filter::{LabelFilter, has_all};
 use super::listing::{self, Row};
@@ -92,7 +92,10 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         findings.count(&view, &shown);
     }
     let active = view.active();
-    shown.sort_by(|a, b| order(&args, &findings, active, a, b));
+    shown.sort_by_cached_key(|it| key(&args, &findings, active, it));
+    if args.descending {
+        shown.reverse();
+    }
     let rows = match args.tree {
         true => listing::tree(&view, &shown, args.limit),
         false => listing::flat(&shown, args.limit),
@@ -148,28 +151,18 @@ fn chosen<'v>(ctx: &Ctx<'_>, view: &'v View, args: &Args) -> Result<Vec<&'v Conv
     Ok(all)
 }
 
-fn order(
-    args: &Args,
-    findings: &Findings,
-    active: Option<ConversationId>,
-    a: &Conversation,
-    b: &Conversation,
-) -> Ordering {
-    let activity = |it: &Conversation| (it.last_activated_at(), it.id);
-    let plain = match args.sort {
+/// What a conversation is ordered by: two ranks, a number, a word, a time, and the id where all else is equal.
+type Key = (bool, bool, usize, &'static str, Timestamp, ConversationId);
+
+fn key(args: &Args, findings: &Findings, active: Option<ConversationId>, it: &Conversation) -> Key {
+    let (id, at, epoch) = (it.id, it.last_activated_at(), Timestamp::UNIX_EPOCH);
+    match args.sort {
         // Nobody asked for an order, so what matters most is where the eye is: at the end.
-        None if !args.descending => {
-            let rank = |it: &Conversation| (Some(it.id) == active, is_pinned(it));
-            (rank(a), activity(a)).cmp(&(rank(b), activity(b)))
-        }
-        None | Some(Sort::Activity) => activity(a).cmp(&activity(b)),
-        Some(Sort::Id | Sort::Created) => a.id.cmp(&b.id),
-        Some(Sort::Expires) => {
-            let key = |it: &Conversation| (expires_at(it).is_none(), expires_at(it), it.id);
-            key(a).cmp(&key(b))
-        }
-        Some(Sort::Events) => (findings.events(a.id), a.id).cmp(&(findings.events(b.id), b.id)),
-        Some(Sort::Local) => (local(a), activity(a)).cmp(&(local(b), activity(b))),
-    };
-    if args.descending { plain.reverse() } else { plain }
+        None if !args.descending => (Some(id) == active, is_pinned(it), 0, "", at, id),
+        None | Some(Sort::Activity) => (false, false, 0, "", at, id),
+        Some(Sort::Id | Sort::Created) => (false, false, 0, "", epoch, id),
+        Some(Sort::Expires) => (expires_at(it).is_none(), false, 0, "", expires_at(it).unwrap_or(epoch), id),
+        Some(Sort::Events) => (false, false, findings.events(id).map_or(0, |count| count + 1), "", epoch, id),
+        Some(Sort::Local) => (false, false, 0, local(it), at, id),
+    }
 }
