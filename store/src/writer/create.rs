@@ -119,12 +119,7 @@ impl Writer {
     /// Every id that is in use in any root: live, archived, trashed.
     fn taken(&self) -> Result<BTreeSet<ConversationId>> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
-        let mut taken = BTreeSet::new();
-        let mut partitions = vec![Partition::ALL.map(|part| (part, layout.store.partition(part)))];
-        partitions.extend(layout.work.iter().map(|work| Partition::ALL.map(|part| (part, work.partition(part)))));
-        for partitions in partitions {
-            taken.extend(Scan::of(disk, partitions, Depth::Nested)?.places.into_iter().map(|(id, _)| id));
-        }
+        let mut taken = self.present()?;
         let mut trashes = vec![layout.store.trash()];
         trashes.extend(layout.work.iter().map(|work| work.conversations.join(crate::layout::TRASH)));
         for trash in trashes {
@@ -133,5 +128,18 @@ impl Writer {
             );
         }
         Ok(taken)
+    }
+
+    /// Every id that is live or archived in any root. Names only: a fraction of a snapshot.
+    pub(super) fn present(&self) -> Result<BTreeSet<ConversationId>> {
+        let (disk, layout) = (self.store.disk(), &self.store.layout);
+        let stores = std::iter::once(&layout.store).chain(&layout.siblings);
+        let stores = stores.map(|root| Partition::ALL.map(|part| (part, root.partition(part))));
+        let work = layout.work.iter().map(|root| Partition::ALL.map(|part| (part, root.partition(part))));
+        let mut present = BTreeSet::new();
+        for partitions in stores.chain(work) {
+            present.extend(Scan::of(disk, partitions, Depth::Nested)?.places.into_iter().map(|(id, _)| id));
+        }
+        Ok(present)
     }
 }

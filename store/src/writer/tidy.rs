@@ -29,14 +29,12 @@ impl Writer {
 
     /// Removes stale session files and forgets conversations that are gone in the others.
     pub fn clean_sessions(&self) -> Result<Cleaned> {
-        let snapshot = self.store.snapshot()?;
         let _turn = self.session_lock()?;
         let locks = self.store.locks();
-        let world = World {
-            alive: &is_there,
-            on_disk: &|id| snapshot.get(id).is_some(),
-            locked: &|id| locks.holder(id).is_some(),
-        };
+        let present = self.present()?;
+        // A terminal may be on what was made after we looked: what is not there is looked for again.
+        let on_disk = |id| present.contains(&id) || !matches!(self.present(), Ok(present) if !present.contains(&id));
+        let world = World { alive: &is_there, on_disk: &on_disk, locked: &|id| locks.holder(id).is_some() };
         let write = |path: &Path, bytes: &[u8]| self.scratch().replace(path, bytes).map(drop);
         self.store.sessions().clean(&world, &write)
     }
