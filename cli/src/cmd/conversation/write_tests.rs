@@ -183,3 +183,20 @@ fn talk_for_machines() {
     assert_eq!(nothing["code"], 2);
     assert!(json(&project.jp("c show help --json")).is_string());
 }
+
+/// What the advice says happens: a leftover goes with the next write, and what would stay is not called one.
+#[test]
+fn leftovers() {
+    let project = family();
+    assert_eq!(project.jp("c edit 17528832001 --pin").code, ExitCode::SUCCESS);
+    let tmp = project.silo().join("vfs/tmp");
+    std::fs::create_dir_all(&tmp).unwrap();
+    for name in ["2147483647-0", "notes"] {
+        std::fs::write(tmp.join(name), "").unwrap();
+    }
+    let found = json(&project.jp("doctor --json"));
+    let leftovers: Vec<_> =
+        found["findings"].as_array().unwrap().iter().filter(|finding| finding["kind"] == "leftover").collect();
+    assert_eq!(leftovers.len(), 1, "{found}");
+    assert_eq!(project.jp("doctor --fix").code, ExitCode::SUCCESS);
+}
