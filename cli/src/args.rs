@@ -42,7 +42,7 @@ pub(crate) struct Global {
     /// Work on this workspace: a directory in it, or its five-character id.
     #[arg(short, long, global = true, value_name = "PATH|ID")]
     pub(crate) workspace: Option<OsString>,
-    /// What output looks like.
+    /// What output looks like: `json`, or `text`, which is tables at a terminal and tab-separated lines in a pipe.
     #[arg(
         short = 'F',
         long,
@@ -50,7 +50,8 @@ pub(crate) struct Global {
         value_enum,
         default_value_t,
         value_name = "FORMAT",
-        hide_default_value = true
+        hide_default_value = true,
+        hide_possible_values = true
     )]
     pub(crate) format: Format,
     /// The same as `--format json`.
@@ -62,20 +63,30 @@ pub(crate) struct Global {
     /// Say nothing but data, warnings and errors.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// When to use colour.
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_default_value = true)]
+    /// When to use colour: `auto`, at a terminal; `always`; `never`.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
     pub(crate) color: Color,
 }
 
 /// What output looks like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Tables at a terminal, tab-separated lines in a pipe.
+    /// Text.
     #[default]
     Auto,
-    /// The same.
+    /// Tables at a terminal, tab-separated lines in a pipe.
+    #[value(alias = "text-pretty")]
     Text,
     /// JSON.
+    #[value(alias = "json-pretty")]
     Json,
 }
 
@@ -104,8 +115,10 @@ pub(crate) fn command(ui: &Ui) -> clap::Command {
 /// Whether a command line, well-formed or not, asks for JSON.
 pub(crate) fn asks_for_json(args: &[OsString]) -> bool {
     let words: Vec<&str> = args.iter().map_while(|arg| arg.to_str()).take_while(|arg| *arg != "--").collect();
-    words.iter().any(|word| matches!(*word, "--json" | "--format=json" | "-Fjson" | "-F=json"))
-        || words.windows(2).any(|pair| matches!(pair, ["-F" | "--format", "json"]))
+    let is_json = |format: &str| matches!(format, "json" | "json-pretty");
+    let attached = |word: &str| ["--format=", "-F=", "-F"].iter().find_map(|flag| word.strip_prefix(flag).map(is_json));
+    words.iter().any(|word| *word == "--json" || attached(word) == Some(true))
+        || words.windows(2).any(|pair| matches!(pair, ["-F" | "--format", format] if is_json(format)))
 }
 
 #[cfg(test)]
@@ -144,7 +157,10 @@ mod tests {
         check("jp c ls --json --nonsense", true);
         check("jp -F json nonsense", true);
         check("jp -Fjson nonsense", true);
+        check("jp -F=json nonsense", true);
         check("jp --format=json", true);
+        check("jp --format json-pretty", true);
+        check("jp -F text", false);
         check("jp c ls", false);
         check("jp lock run x -- tool --json", false);
     }

@@ -57,7 +57,9 @@ impl<'a> Ctx<'a> {
         match Path::new(named).canonicalize() {
             Ok(path) => Ok(Store::open(around, &path)?),
             Err(error) => match named.to_str().and_then(WorkspaceId::parse) {
-                Some(id) => Ok(Store::open_by_id(around, &id)?),
+                Some(id) => Store::open_by_id(around, &id).map_err(|error| {
+                    Error::from(error).hint("give the project's directory instead, as in `--workspace PATH`")
+                }),
                 None => Err(Error::no(format!("no workspace {}", named.to_string_lossy()))
                     .because(&error)
                     .hint("`--workspace` takes a directory or a five-character workspace id")),

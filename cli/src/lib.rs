@@ -66,6 +66,9 @@ fn parse(args: &[OsString], ui: &Ui) -> Result<Parsed> {
             ui.help(&error)?;
             Ok(Parsed::Answered(Exit::DONE))
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if ui.json() => {
+            Err(Error::usage("no command is given").hint("`--help` lists the commands"))
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             ui.remind(&error);
             Ok(Parsed::Answered(Kind::Usage.exit()))

@@ -15,7 +15,7 @@ use jp_store::reconcile::ManagedFile;
 use crate::ctx::View;
 use crate::error::{Error, Result};
 
-pub(crate) use self::choose::{Targets, one};
+pub(crate) use self::choose::{Targets, among, one};
 
 /// Fewer digits than this are more likely a word of a title than an id: ids have had eleven since 2001.
 const DIGITS: usize = 9;
@@ -36,7 +36,7 @@ root                   the topmost ancestor of the active conversation
                        all of them; also +l, +s, +p, +a
 ?  ?pinned  ?session  ?archived
                        choose from a list; also ?p, ?s, ?a
--                      ids from standard input, one per line
+-                      ids from standard input, one per line, as `jp c ls` prints them
 anything else          choose from the conversations whose titles contain it
 ";
 
@@ -169,10 +169,14 @@ impl Target {
                 one(latest(Partition::Live, pinned), "no conversation is pinned")
             }
             Self::Archived => {
-                // Where it lies says that it is archived; metadata only says when.
-                let archived =
-                    |it: &Conversation| Some(it.meta.as_ref().and_then(Meta::archived_at).unwrap_or(it.id.timestamp()));
-                one(latest(Partition::Archived, archived), "no conversation is archived")
+                // Where it lies says that it is archived; metadata only says when. What went together has the same
+                // time, and is named by its topmost: the others come and go with that one.
+                let tree = snapshot.tree(Partition::Archived);
+                let archived = snapshot.partition(Partition::Archived).max_by_key(|it| {
+                    let at = it.meta.as_ref().and_then(Meta::archived_at).unwrap_or(it.id.timestamp());
+                    (at, std::cmp::Reverse(tree.ancestors(it.id).count()), it.id)
+                });
+                one(archived.map(|it| it.id), "no conversation is archived")
             }
             Self::Parent => from_active(&|id| snapshot.tree(Partition::Live).parent(id)),
             Self::Root => from_active(&|id| Some(snapshot.tree(Partition::Live).root_of(id))),

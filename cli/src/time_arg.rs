@@ -28,7 +28,10 @@ impl FromStr for TimeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(id) = text.parse::<ConversationId>() {
+        // Digits alone are an id here as everywhere, if there are too many of them for a date.
+        let digits = text.len() > "YYYYMMDD".len() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let id = if digits { ConversationId::parse_loose(text) } else { text.parse().ok() };
+        if let Some(id) = id {
             return Ok(Self::At(id.timestamp()));
         }
         if let Ok(date) = text.parse::<jiff::civil::Date>()
@@ -58,6 +61,7 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{text}");
         };
         check("jp-c17528832001", Some("2025-07-19T00:00:00.1Z"));
+        check("17528832001", Some("2025-07-19T00:00:00.1Z"));
         check("2h", Some("2025-07-19T10:00:00Z"));
         check("1day 30m", Some("2025-07-18T11:30:00Z"));
         check("2025-07-18", Some("2025-07-18T00:00:00Z"));

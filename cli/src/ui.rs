@@ -11,6 +11,8 @@ mod trace;
 
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
@@ -52,6 +54,13 @@ struct Told<'a> {
     causes: &'a [String],
     hints: &'a [String],
     code: u8,
+}
+
+/// What talk looks like to machines.
+#[derive(Serialize)]
+struct Remark<'a> {
+    level: &'static str,
+    message: &'a str,
 }
 
 impl Ui {
@@ -115,6 +124,15 @@ impl Ui {
         lock(&self.out).write_all(bytes).map_err(|error| unwritten(&error))
     }
 
+    /// A path as data: byte for byte, but shown like any foreign text where a person reads it.
+    pub(crate) fn path(&self, path: &Path) -> Result<()> {
+        if self.terminals.stdout {
+            return self.line(&clean(&path.to_string_lossy()));
+        }
+        self.bytes(path.as_os_str().as_bytes())?;
+        self.bytes(b"\n")
+    }
+
     /// Data for machines.
     pub(crate) fn object(&self, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string_pretty(value)
@@ -138,14 +156,27 @@ impl Ui {
 
     /// Says something, unless the user wants quiet.
     pub(crate) fn note(&self, text: &str) {
-        if !self.quiet {
-            self.talk(&format!("{text}\n"));
+        if self.quiet {
+            return;
         }
+        if self.json {
+            return self.remark("note", text);
+        }
+        self.talk(&format!("{}\n", clean_block(text)));
     }
 
     /// Warns, even who wants quiet.
     pub(crate) fn warn(&self, text: &str) {
-        self.talk(&format!("{} {text}\n", self.tag("warning:", AnsiColor::Yellow)));
+        if self.json {
+            return self.remark("warning", text);
+        }
+        self.talk(&format!("{} {}\n", self.tag("warning:", AnsiColor::Yellow), clean_block(text)));
+    }
+
+    /// Talk for machines. Whoever wants to read an error as JSON can read all of stderr that way.
+    fn remark(&self, level: &'static str, message: &str) {
+        let text = serde_json::to_string(&Remark { level, message }).unwrap_or_default();
+        self.talk(&format!("{}\n", clean_json(&text)));
     }
 
     /// Prints a help text that nobody asked for.
@@ -179,7 +210,7 @@ impl Ui {
                     let _ = writeln!(text, "  {} {cause}", self.tag("because:", AnsiColor::Red));
                 }
                 for hint in &error.hints {
-                    let _ = writeln!(text, "{} {hint}", self.tag("hint:", AnsiColor::Cyan));
+                    let _ = writeln!(text, "{} {}", self.tag("hint:", AnsiColor::Cyan), clean_block(hint));
                 }
                 self.talk(&text);
             }

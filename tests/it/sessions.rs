@@ -155,3 +155,16 @@ fn a_named_session_lasts_as_long_as_its_conversations() {
     assert!(in_store(&main, &other).is_some());
     assert_eq!(sessions(&main), [""; 0]);
 }
+
+/// What one command lists, another takes from the pipe, the columns after the id and all.
+#[test]
+fn a_listing_can_be_piped_back() {
+    let work = workspace();
+    for title in ["one", "two", "three"] {
+        work.jp(&["c", "new", "--title", title]).ok();
+    }
+    let listed = work.jp(&["c", "ls"]).ok().stdout;
+    let piped = work.call(&["c", "ls", "-", "--sort", "id"]).stdin(listed.clone()).run().ok().stdout;
+    assert_eq!((piped.lines().count(), listed.contains('\t')), (3, true), "{piped}");
+    assert_eq!(work.call(&["c", "show", "-"]).stdin("no id\n").run().code, 2);
+}

@@ -52,12 +52,12 @@ pub(crate) fn orphans(store: &Store) -> Result<Vec<LockInfo>> {
     Ok(locks)
 }
 
-/// Half-written files of processes that are gone, and anything else in the scratch directories that is nobody's.
+/// Half-written files of processes that are gone: what the next command that writes removes, and nothing else.
 pub(crate) fn scratch(store: &Store) -> Vec<PathBuf> {
     let layout = store.layout();
     let dirs = std::iter::once(layout.store.tmp()).chain(layout.work.as_ref().map(jp_store::layout::WorkRoot::tmp));
     let names = dirs.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
-    let mut left: Vec<_> = names.map(|entry| entry.path()).filter(|path| !in_use(path)).collect();
+    let mut left: Vec<_> = names.map(|entry| entry.path()).filter(|path| is_left(path)).collect();
     left.sort();
     left
 }
@@ -78,9 +78,9 @@ pub(crate) fn broken_link(store: &Store) -> Option<(PathBuf, String)> {
     Some((link, why))
 }
 
-/// Scratch names begin with the number of the process they belong to.
-fn in_use(path: &Path) -> bool {
+/// Scratch names begin with the number of the process they belong to. A name without one is nobody's to remove.
+fn is_left(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
-    pid.is_some_and(|pid| alive(pid) == Some(true))
+    pid.is_some_and(|pid| alive(pid) == Some(false))
 }

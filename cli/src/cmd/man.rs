@@ -33,13 +33,20 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let mut top = Cli::command();
     top.build();
     let mut open = vec![top];
+    let mut written = Vec::new();
     while let Some(command) = open.pop() {
         let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
         let inner: Vec<_> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
         open.extend(inner.into_iter().rev());
         let file = dir.join(format!("{name}.1"));
         std::fs::write(&file, page(command)?).map_err(|error| Error::io("write", &file, &error))?;
-        ctx.ui.line(&file.to_string_lossy())?;
+        written.push(file);
+    }
+    if ctx.ui.json() {
+        let written: Vec<_> = written.iter().map(|file| file.to_string_lossy()).collect();
+        ctx.ui.object(&written)?;
+    } else {
+        written.iter().try_for_each(|file| ctx.ui.path(file))?;
     }
     Ok(Exit::DONE)
 }

@@ -44,16 +44,6 @@ impl Targets {
         }
         Ok(ids)
     }
-
-    /// The one conversation that is meant; several are an error.
-    #[expect(dead_code, reason = "for commands that change one conversation")]
-    pub(crate) fn resolve_one(&self, ctx: &Ctx<'_>, view: &View) -> Result<ConversationId> {
-        match self.resolve(ctx, view)?.as_slice() {
-            [id] => Ok(*id),
-            [] => Err(Error::no("no conversation is meant by that")),
-            ids => Err(Error::usage(format!("{} conversations are meant where one is needed", ids.len()))),
-        }
-    }
 }
 
 /// One word from a flag, such as `--root=last`.
@@ -70,7 +60,11 @@ fn find(ctx: &Ctx<'_>, view: &View, target: &Target) -> Result<Vec<ConversationI
         Found::Stdin => from_stdin(view),
         Found::Choice(ids, filter) => ask(ctx, view, &ids, &filter).map(|id| vec![id]),
         Found::Help => {
-            ctx.ui.bytes(HELP.as_bytes())?;
+            if ctx.ui.json() {
+                ctx.ui.object(&HELP)?;
+            } else {
+                ctx.ui.bytes(HELP.as_bytes())?;
+            }
             Err(Error::new(Kind::Told, "the words are explained"))
         }
     }
@@ -80,7 +74,8 @@ fn from_stdin(view: &View) -> Result<Vec<ConversationId>> {
     let mut ids = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| Error::new(Kind::Damaged, "cannot read standard input").because(&error))?;
-        let word = line.trim();
+        // A line of `jp c ls` begins with its id, and a tab ends that.
+        let word = line.split('\t').next().unwrap_or_default().trim();
         if word.is_empty() {
             continue;
         }
@@ -108,6 +103,20 @@ fn ask(ctx: &Ctx<'_>, view: &View, ids: &[ConversationId], filter: &str) -> Resu
     }
 }
 
+/// One of several that answer a description: the only one, or whichever the user chooses.
+pub(crate) fn among(ctx: &Ctx<'_>, view: &View, ids: &[ConversationId]) -> Result<ConversationId> {
+    match ids {
+        [] => Err(Error::no("no conversation is like that").hint("`jp c ls` lists the conversations")),
+        [id] => Ok(*id),
+        ids if ctx.ui.interactive() => ask(ctx, view, ids, ""),
+        ids => {
+            let told =
+                Error::no(format!("{} conversations are like that, and there is no terminal to ask at", ids.len()));
+            Err(listed(told, view, ids))
+        }
+    }
+}
+
 /// Scripts are not guessed for: what might be meant is listed.
 fn unasked(view: &View, ids: &[ConversationId], filter: &str) -> Error {
     if filter.is_empty() {
@@ -118,6 +127,11 @@ fn unasked(view: &View, ids: &[ConversationId], filter: &str) -> Error {
     if ids.is_empty() {
         return told.hint("no title contains it either; `jp c ls` lists the conversations");
     }
+    listed(told, view, ids)
+}
+
+/// The error with what might be meant.
+fn listed(told: Error, view: &View, ids: &[ConversationId]) -> Error {
     let rest = ids.len().saturating_sub(LISTED);
     let listed = ids.iter().take(LISTED).filter_map(|&id| view.snapshot.get(id));
     let told = listed.fold(told, |told, it| told.hint(format!("did you mean {}  {}", it.id, title(it))));

@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 
 /// What stands before a row in a list.
 const MARK: usize = 2;
+/// How many rows are shown at once; the smallest usual terminal has 24 lines.
+const PAGE: usize = 15;
 
 impl Ui {
     /// Lets the user choose one row; `None` when they leave. Typing narrows the list to the rows with all words in them.
@@ -22,6 +24,7 @@ impl Ui {
             .with_formatter(&|answer: ListOption<&Row>| {
                 shorten(&answer.value.text, width.saturating_sub(question.len() + 4))
             })
+            .with_page_size(PAGE)
             .with_starting_filter_input(filter)
             .raw_prompt_skippable();
         match answer {

@@ -41,7 +41,8 @@ impl Range {
         self.from.is_some() || self.until.is_some()
     }
 
-    fn contains(&self, ctx: &Ctx<'_>, conversation: &Conversation) -> bool {
+    /// Whether a conversation is in it.
+    pub(crate) fn contains(&self, ctx: &Ctx<'_>, conversation: &Conversation) -> bool {
         let (now, created) = (ctx.env.now(), conversation.id.timestamp());
         self.from.is_none_or(|from| created >= from.at(now)) && self.until.is_none_or(|until| created < until.at(now))
     }

@@ -230,7 +230,9 @@ fn tell(ctx: &Ctx<'_>, id: ConversationId, local: bool, toggled: &Toggled) {
 /// A title somebody typed.
 pub(crate) fn title(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Err("a title has at least one letter; `--no-title` removes one".to_owned());
+        return Err(
+            "a title is not empty; leave the flag out, or remove a title with `jp c edit --no-title`".to_owned()
+        );
     }
     Ok(text.to_owned())
 }

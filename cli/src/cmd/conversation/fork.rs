@@ -44,11 +44,11 @@ pub(crate) struct Args {
     /// Keep turns that began before this time.
     #[arg(long, value_name = "TIME")]
     until: Option<TimeArg>,
-    /// Keep this many turns from the front.
-    #[arg(short, long, value_name = "N")]
+    /// Keep this many turns from the front; without a number the first.
+    #[arg(short, long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     first: Option<usize>,
-    /// Keep this many turns from the back.
-    #[arg(short, long, value_name = "N")]
+    /// Keep this many turns from the back; without a number the last.
+    #[arg(short, long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     last: Option<usize>,
     /// Keep no turns.
     #[arg(short = 'N', long, conflicts_with_all = ["from", "until", "first", "last"])]

@@ -108,6 +108,14 @@ struct CountRecord {
     count: usize,
 }
 
+/// Where to look in a conversation, and for how much.
+#[derive(Clone, Copy)]
+struct Look<'a> {
+    scope: &'a [ScopeArg],
+    max_matches: Option<usize>,
+    context: usize,
+}
+
 /// A conversation with hits.
 struct Found<'v> {
     conversation: &'v Conversation,
@@ -126,20 +134,11 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         (false, true) => Case::Respect,
         (false, false) => Case::Smart,
     };
-    let pattern = expression(&args.patterns, args.regex, case)
-        .map_err(|error| Error::usage("the pattern is no regular expression").because(&error))?;
+    let pattern = pattern(&args.patterns, args.regex, case)?;
     let view = ctx.view()?;
     let searched = chosen(ctx, &view, &args)?;
-    let results = jp_store::parallel::map(&searched, |conversation| search(&view, conversation, &pattern, &args));
-    let mut found = Vec::new();
-    for (&conversation, (hits, trouble)) in searched.iter().zip(results) {
-        if let Some(trouble) = trouble {
-            ctx.ui.warn(&format!("{} is not searched to its end: {}", conversation.id, clean(&trouble)));
-        }
-        if !hits.is_empty() {
-            found.push(Found { conversation, hits });
-        }
-    }
+    let look = Look { scope: &args.scope, max_matches: args.max_matches, context: args.context };
+    let mut found = search_all(ctx, &view, &searched, &pattern, look);
     found.drain(..found.len().saturating_sub(args.limit.unwrap_or(usize::MAX)));
     if ctx.ui.json() {
         print_json(ctx, args.output, &found)?;
@@ -163,18 +162,57 @@ fn chosen<'v>(ctx: &Ctx<'_>, view: &'v View, args: &Args) -> Result<Vec<&'v Conv
     Ok(all)
 }
 
+/// The conversations with this text in them, in the order given; case counts only if it has a capital letter.
+pub(super) fn mentioning<'v>(
+    ctx: &Ctx<'_>,
+    view: &View,
+    among: Vec<&'v Conversation>,
+    text: String,
+) -> Result<Vec<&'v Conversation>> {
+    let pattern = pattern(&[text], false, Case::Smart)?;
+    let look = Look { scope: &[], max_matches: Some(1), context: 0 };
+    let found = search_all(ctx, view, &among, &pattern, look);
+    Ok(found.into_iter().map(|it| it.conversation).collect())
+}
+
+fn pattern(patterns: &[String], regex: bool, case: Case) -> Result<Regex> {
+    expression(patterns, regex, case)
+        .map_err(|error| Error::usage("the pattern is no regular expression").because(&error))
+}
+
+/// The conversations with hits. What cannot be searched is told of.
+fn search_all<'v>(
+    ctx: &Ctx<'_>,
+    view: &View,
+    searched: &[&'v Conversation],
+    pattern: &Regex,
+    look: Look<'_>,
+) -> Vec<Found<'v>> {
+    let results = jp_store::parallel::map(searched, |conversation| search(view, conversation, pattern, look));
+    let mut found = Vec::new();
+    for (&conversation, (hits, trouble)) in searched.iter().zip(results) {
+        if let Some(trouble) = trouble {
+            ctx.ui.warn(&format!("{} is not searched to its end: {}", conversation.id, clean(&trouble)));
+        }
+        if !hits.is_empty() {
+            found.push(Found { conversation, hits });
+        }
+    }
+    found
+}
+
 /// The hits in one conversation, and what kept us from looking at all of it.
-fn search(view: &View, it: &Conversation, pattern: &Regex, args: &Args) -> (Vec<Hit>, Option<String>) {
-    let wanted = |scope| args.scope.is_empty() || args.scope.iter().any(|it| it.covers(scope));
+fn search(view: &View, it: &Conversation, pattern: &Regex, look: Look<'_>) -> (Vec<Hit>, Option<String>) {
+    let wanted = |scope| look.scope.is_empty() || look.scope.iter().any(|it| it.covers(scope));
     let mut hits = Vec::new();
-    let mut left = args.max_matches.unwrap_or(usize::MAX);
+    let mut left = look.max_matches.unwrap_or(usize::MAX);
     if let Some(title) = it.title().filter(|title| wanted(None) && left > 0 && pattern.is_match(title)) {
         left -= 1;
         let text = title.to_owned();
         hits.push(Hit { turn: None, scope: None, at: None, line: 1, text_index: 0, text, matches: true });
     }
     // Titles are in metadata: who wants nothing else need not wait for the events.
-    if left == 0 || args.scope.iter().all(|scope| *scope == ScopeArg::Title) && !args.scope.is_empty() {
+    if left == 0 || look.scope.iter().all(|scope| *scope == ScopeArg::Title) && !look.scope.is_empty() {
         return (hits, None);
     }
     let bytes = match view.store.stream(&view.snapshot, it) {
@@ -186,7 +224,7 @@ fn search(view: &View, it: &Conversation, pattern: &Regex, args: &Args) -> (Vec<
     };
     for (index, text) in events::texts(&bytes, |scope| wanted(Some(scope))).enumerate() {
         match text {
-            Ok(text) => lines(&text, index + 1, pattern, args.context, &mut left, &mut hits),
+            Ok(text) => lines(&text, index + 1, pattern, look.context, &mut left, &mut hits),
             Err(error) => return (hits, Some(error.to_string())),
         }
         if left == 0 {

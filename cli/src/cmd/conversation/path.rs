@@ -1,6 +1,5 @@
 //! `jp c path`: where conversations are.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use jp_store::layout::managed;
@@ -13,7 +12,8 @@ use crate::target::Targets;
 /// Print where conversations are.
 ///
 /// One absolute path per line: the directory in the workspace where there is one, else the one in the store. With flags,
-/// the paths of those files instead. Paths are printed byte for byte.
+/// the paths of those files instead. In a pipe paths are printed byte for byte; at a terminal control characters are
+/// shown, not sent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -57,8 +57,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         ctx.ui.object(&paths)?;
     } else {
         for path in paths {
-            ctx.ui.bytes(path.as_os_str().as_bytes())?;
-            ctx.ui.bytes(b"\n")?;
+            ctx.ui.path(&path)?;
         }
     }
     Ok(Exit::DONE)

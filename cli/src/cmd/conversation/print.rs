@@ -1,5 +1,6 @@
 //! `jp c print`: what was said.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -22,18 +23,18 @@ use crate::ui::clean_block;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  jp c print --last 1                the last turn of the active conversation
+  jp c print --last                  the last turn of the active conversation
   jp c print prev --turn 2..4        three turns of the previous one
   jp c print last -s full | less     with reasoning and tools
   jp c print last -s user --json     the questions, for scripts")]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,
-    /// This many turns from the front.
-    #[arg(long, value_name = "N")]
+    /// This many turns from the front; without a number the first.
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     first: Option<usize>,
-    /// This many turns from the end.
-    #[arg(long, value_name = "N")]
+    /// This many turns from the end; without a number the last.
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     last: Option<usize>,
     /// One turn, or a range of turns; both ends are in it, and either may be left out.
     #[arg(long, value_name = "N|A..B", conflicts_with_all = ["first", "last"])]
@@ -103,7 +104,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
             printed.push(Printed {
                 id: id.to_string(),
                 title: it.title().map(ToOwned::to_owned),
-                turns: turns.into_iter().flatten().map(|turn| said(&stream, style, turn)).collect(),
+                turns: said(&stream, style, &turns),
             });
             continue;
         }
@@ -175,16 +176,22 @@ impl Args {
     }
 }
 
-fn said(stream: &Stream, style: Style, turn: usize) -> Turn {
+/// The turns in these ranges. The stream is decoded once for all of them: conversations have thousands of turns.
+fn said(stream: &Stream, style: Style, ranges: &[Range<usize>]) -> Vec<Turn> {
     let wanted = |scope: Scope| match scope {
         Scope::User => true,
         Scope::Assistant | Scope::Structured => style >= Style::Chat,
         Scope::ToolCall => style >= Style::Brief,
         Scope::Reasoning | Scope::ToolResult | Scope::Inquiry => style >= Style::Full,
     };
-    let texts = stream.texts().into_iter().filter(|text| text.turn == turn && wanted(text.scope));
-    let texts = texts.map(|text| Said { scope: word(text.scope), at: text.at.map(rfc3339), text: text.text });
-    Turn { turn: turn + 1, texts: texts.collect() }
+    let mut turns: BTreeMap<usize, Vec<Said>> =
+        ranges.iter().cloned().flatten().map(|turn| (turn, Vec::new())).collect();
+    for text in stream.texts().into_iter().filter(|text| wanted(text.scope)) {
+        if let Some(texts) = turns.get_mut(&text.turn) {
+            texts.push(Said { scope: word(text.scope), at: text.at.map(rfc3339), text: text.text });
+        }
+    }
+    turns.into_iter().map(|(turn, texts)| Turn { turn: turn + 1, texts }).collect()
 }
 
 impl From<StyleArg> for Style {

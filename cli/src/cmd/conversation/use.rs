@@ -7,28 +7,38 @@ use jp_store::lock::Wait;
 use jp_store::{ConversationId, Error as StoreError};
 use serde::Serialize;
 
-use super::bulk::named;
+use super::bulk::{Range, named};
+use super::grep::mentioning;
 use crate::change::{Change, change, session, whole};
 use crate::ctx::{Ctx, View};
 use crate::error::{Error, Exit, Result};
-use crate::target::{Group, Target, one};
+use crate::target::{Group, Target, among, one};
 
 /// Choose this terminal's active conversation.
 ///
 /// Commands that are given no conversation work on the active one. Every terminal has its own. Without an argument it is
 /// the one that was active before, as `cd -` does it. The conversation need not be free: another process may be working
 /// on it.
+///
+/// `--grep`, `--from` and `--until` describe it instead: if one conversation is like that it is chosen, of several you
+/// choose one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   jp c use 17528832001
   jp c use               back to the previous one
   jp c use ?             choose from a list
-  jp c use archived      the one archived last, out of the archive")]
+  jp c use archived      the one archived last, out of the archive
+  jp c use --grep flaky  the one where that was said, or a choice of them")]
 pub(crate) struct Args {
     /// An id, a directory, or a word such as `last`; `help` lists the words.
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", conflicts_with_all = ["grep", "from", "until"])]
     word: Option<OsString>,
+    /// Only those with this text in them, as `jp c grep` finds it.
+    #[arg(long, value_name = "PATTERN")]
+    grep: Option<String>,
+    #[command(flatten)]
+    range: Range,
 }
 
 #[derive(Serialize)]
@@ -41,8 +51,10 @@ struct Report {
 pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let session = session(ctx)?;
     let view = ctx.view()?;
+    let described = args.grep.is_some() || args.range.is_given();
     let word = match args.word {
         Some(word) => word,
+        None if described => OsString::new(),
         None if view.previous().is_some() => "previous".into(),
         None if ctx.ui.interactive() => "?".into(),
         None => {
@@ -50,7 +62,10 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 .hint("give an id, or a word such as `last`; `jp c show help` lists the words"));
         }
     };
-    let id = one(ctx, &view, &word)?;
+    let id = match described {
+        true => among(ctx, &view, &like(ctx, &view, args.grep, &args.range)?)?,
+        false => one(ctx, &view, &word)?,
+    };
     let archived = view.find(id)?.partition == Partition::Archived;
     if archived && !asks_for_archived(&word) {
         return Err(Error::no(format!("{} is archived", named(&view, id)))
@@ -72,6 +87,16 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         ctx.ui.object(&Report { id: id.to_string(), session: session.key(), unarchived: archived })?;
     }
     Ok(Exit::DONE)
+}
+
+/// The live conversations that are in the range and have the text in them, the one worked on last first.
+fn like(ctx: &Ctx<'_>, view: &View, grep: Option<String>, range: &Range) -> Result<Vec<ConversationId>> {
+    let mut found: Vec<_> = view.snapshot.partition(Partition::Live).filter(|it| range.contains(ctx, it)).collect();
+    if let Some(pattern) = grep {
+        found = mentioning(ctx, view, found, pattern)?;
+    }
+    found.sort_by_key(|it| std::cmp::Reverse((it.last_activated_at(), it.id)));
+    Ok(found.into_iter().map(|it| it.id).collect())
 }
 
 fn asks_for_archived(word: &OsString) -> bool {

@@ -60,6 +60,14 @@ fn exit_codes_and_advice() {
     check("c label add -i 17528832001 1x", 2, "letter");
     check("c use", 1, "no previous one");
     check("c use 17528832001", 0, "“First” now");
+    check("c use --grep second", 0, "“Second” now");
+    check("c use --grep Nowhere", 1, "no conversation is like that");
+    check("c use --from 2025-07-19", 1, "did you mean jp-c17528832001  First");
+    check("c use --from 17528832004 --until 17528832002", 1, "no conversation is like that");
+    check("c use --from 17528832004 --until jp-c17528832005", 0, "“Fourth” now");
+    check("c use 17528832001 --grep x", 2, "cannot be used with");
+    check("c new --title=", 2, "jp c edit --no-title");
+    check("-w zzzzz c ls", 1, "--workspace PATH");
     check("migrate", 0, "nothing to migrate");
     check("gc", 0, "nothing to remove");
     check("status", 0, "");
@@ -117,6 +125,7 @@ fn forks() {
         (&"First".into(), &"project".into(), &serde_json::json!([1]))
     );
     assert_eq!(fork("--first 5").1, events, "nothing was dropped");
+    assert_eq!(fork("--last").1.matches("turn_start").count(), 1);
     assert_eq!(fork("--until 2025-07-20").1.matches("turn_start").count(), 1);
     assert_eq!(fork("-N").1, "[]\n");
     assert_eq!(fork("--root").0.get("parent_id"), None);
@@ -149,4 +158,45 @@ fn damage() {
     assert_eq!(fixed.code, ExitCode::SUCCESS, "{fixed:?}");
     assert!(fixed.out.contains(".trash"), "{}", fixed.out);
     assert_eq!(project.jp("doctor").err, "All is well.\n");
+}
+
+/// What goes into the archive together comes back together, by the same word.
+#[test]
+fn the_archive_is_undone_by_a_word() {
+    let project = family();
+    assert_eq!(project.jp("c archive 17528832001").code, ExitCode::SUCCESS);
+    let back = json(&project.jp("c unarchive archived --json"));
+    assert_eq!(back["unarchived"], serde_json::json!(["jp-c17528832001", "jp-c17528832002", "jp-c17528832003"]));
+}
+
+/// With `--json`, every line that is said is JSON too.
+#[test]
+fn talk_for_machines() {
+    let project = family();
+    let answer = project.jp("c rm 17528832004 -y --json");
+    assert_eq!(
+        serde_json::from_str::<Value>(&answer.err).unwrap(),
+        serde_json::json!({ "level": "note", "message": "Removed jp-c17528832004 “Fourth”." })
+    );
+    assert_eq!(project.jp("c rm 17528832003 -y --json -q").err, "");
+    let nothing: Value = serde_json::from_str(&project.jp("c --json").err).unwrap();
+    assert_eq!(nothing["code"], 2);
+    assert!(json(&project.jp("c show help --json")).is_string());
+}
+
+/// What the advice says happens: a leftover goes with the next write, and what would stay is not called one.
+#[test]
+fn leftovers() {
+    let project = family();
+    assert_eq!(project.jp("c edit 17528832001 --pin").code, ExitCode::SUCCESS);
+    let tmp = project.silo().join("vfs/tmp");
+    std::fs::create_dir_all(&tmp).unwrap();
+    for name in ["2147483647-0", "notes"] {
+        std::fs::write(tmp.join(name), "").unwrap();
+    }
+    let found = json(&project.jp("doctor --json"));
+    let leftovers: Vec<_> =
+        found["findings"].as_array().unwrap().iter().filter(|finding| finding["kind"] == "leftover").collect();
+    assert_eq!(leftovers.len(), 1, "{found}");
+    assert_eq!(project.jp("doctor --fix").code, ExitCode::SUCCESS);
 }

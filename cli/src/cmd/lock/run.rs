@@ -22,7 +22,7 @@ use crate::target;
 #[command(after_help = "\
 Examples:
   jp lock run last -- vim \"$(jp c path last --events)\"
-  jp lock run 17528832001 -- sh -c 'jq . events.json > x && mv x events.json'
+  jp lock run . -- sh -c 'cd \"$(jp c path)\" && sed -i s/teh/the/ events.json'
   JP_LOCK_DURATION=0 jp lock run . -- true || echo busy")]
 pub(crate) struct Args {
     /// The conversation.
