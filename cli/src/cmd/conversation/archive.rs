@@ -5,7 +5,7 @@ use jp_store::conversation::Conversation;
 use jp_store::layout::Partition;
 use serde::Serialize;
 
-use super::bulk::{Consent, Range, chosen, named};
+use super::bulk::{Consent, Range, chosen, with_others};
 use crate::change::change;
 use crate::ctx::{Ctx, View};
 use crate::error::{Exit, Result};
@@ -65,9 +65,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 return Ok(());
             }
             let put_away = change.patiently(|writer, wait| writer.archive(id, wait))?;
-            for &id in &put_away {
-                ctx.ui.note(&format!("Archived {}.", named(&view, id)));
-            }
+            ctx.ui.note(&format!("Archived {}.", with_others(&view, id, &put_away)));
             archived.extend(put_away);
             Ok(())
         })?;

@@ -124,3 +124,11 @@ pub(crate) fn named(view: &View, id: ConversationId) -> String {
         None => id.to_string(),
     }
 }
+
+/// A conversation by name, with how many others went the same way because they are beneath it.
+pub(crate) fn with_others(view: &View, id: ConversationId, all: &[ConversationId]) -> String {
+    match all.len().saturating_sub(1) {
+        0 => named(view, id),
+        others => format!("{} and {others} beneath it", named(view, id)),
+    }
+}

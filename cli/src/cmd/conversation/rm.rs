@@ -4,7 +4,7 @@ use jp_store::ConversationId;
 use jp_store::writer::Strategy;
 use serde::Serialize;
 
-use super::bulk::{Consent, Range, chosen, named};
+use super::bulk::{Consent, Range, chosen, with_others};
 use crate::change::{change, count};
 use crate::ctx::{Ctx, View};
 use crate::error::{Exit, Result};
@@ -62,9 +62,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         let mut removed: Vec<ConversationId> = Vec::new();
         let (_, exit) = change.each(&ids, |id| {
             let gone = change.patiently(|writer, wait| writer.remove(id, strategy, wait))?;
-            for &id in &gone {
-                ctx.ui.note(&format!("Removed {}.", named(&view, id)));
-            }
+            ctx.ui.note(&format!("Removed {}.", with_others(&view, id, &gone)));
             removed.extend(gone);
             Ok(())
         })?;

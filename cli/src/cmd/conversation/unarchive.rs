@@ -3,7 +3,7 @@
 use jp_store::ConversationId;
 use serde::Serialize;
 
-use super::bulk::named;
+use super::bulk::with_others;
 use crate::change::change;
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Result};
@@ -50,9 +50,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, mut args: Args) -> Result<Exit> {
                 return Ok(());
             }
             let taken_out = change.patiently(|writer, wait| writer.unarchive(id, wait))?;
-            for &id in &taken_out {
-                ctx.ui.note(&format!("Took {} out of the archive.", named(&view, id)));
-            }
+            ctx.ui.note(&format!("Took {} out of the archive.", with_others(&view, id, &taken_out)));
             back.extend(taken_out);
             Ok(())
         })?;
