@@ -30,6 +30,9 @@ pub struct Migrated {
     pub refused: Vec<String>,
 }
 
+/// How many are imported in one go. Each lock is an open file, and each go a look at the whole store.
+const AT_ONCE: usize = 200;
+
 impl Migrated {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
@@ -54,17 +57,36 @@ impl Writer {
         }
         let snapshot = self.store.snapshot()?;
         let external = snapshot.all().filter(|conversation| conversation.presence == StoragePresence::WorkspaceOnly);
-        for id in external.map(|conversation| conversation.id) {
-            match self.lock(id, &Wait::none()).and_then(|guard| self.sync(&guard)) {
-                Ok(()) => migrated.imported.push(id),
-                // One that is held or does not parse stays where it is; the others are not its hostages.
-                Err(error @ (Error::Locked { .. } | Error::Invalid { .. } | Error::Malformed { .. })) => {
-                    migrated.refused.push(error.to_string());
-                }
-                Err(error) => return Err(error),
-            }
+        let external: Vec<_> = external.map(|conversation| conversation.id).collect();
+        for some in external.chunks(AT_ONCE) {
+            self.import_some(some, &mut migrated)?;
         }
         Ok(migrated)
+    }
+
+    fn import_some(&self, ids: &[ConversationId], migrated: &mut Migrated) -> Result<()> {
+        // One that is held or does not parse stays where it is; the others are not its hostages.
+        let mut or_refused = |result: Result<()>| match result {
+            Err(error @ (Error::Locked { .. } | Error::Invalid { .. } | Error::Malformed { .. })) => {
+                migrated.refused.push(error.to_string());
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        };
+        let mut guards = Vec::new();
+        for &id in ids {
+            or_refused(self.lock(id, &Wait::none()).map(|guard| guards.push(guard)))?;
+        }
+        let mut op = self.begin()?;
+        let mut imported = Vec::new();
+        for guard in &guards {
+            if or_refused(op.settle(guard).and_then(|()| op.project(guard)))? {
+                imported.push(guard.id());
+            }
+        }
+        op.finish()?;
+        migrated.imported.extend(imported);
+        Ok(())
     }
 
     /// Merges the other silos of the workspace into the store.
@@ -159,7 +181,8 @@ impl Writer {
             return Ok(());
         };
         if same_tree(disk, source, rival)? {
-            return remove_tree(disk, source);
+            // As one: what a removal cut short leaves would pass for a newer version.
+            return self.scratch().discard(source);
         }
         migrated.conflicts.push(id);
         if newest(disk, source)? > newest(disk, rival)? {
@@ -259,7 +282,7 @@ impl Writer {
         if !exists(disk, target)? {
             move_dir(disk, source, target)
         } else if same_tree(disk, source, target)? {
-            remove_tree(disk, source)
+            self.scratch().discard(source)
         } else {
             self.keep_aside("silo", source, "silo")
         }

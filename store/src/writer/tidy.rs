@@ -29,8 +29,9 @@ impl Writer {
 
     /// Removes stale session files and forgets conversations that are gone in the others.
     pub fn clean_sessions(&self) -> Result<Cleaned> {
-        let snapshot = self.store.snapshot()?;
+        // The lock first: whatever is in a session file by then is in the snapshot, or gone.
         let _turn = self.session_lock()?;
+        let snapshot = self.store.snapshot()?;
         let locks = self.store.locks();
         let world = World {
             alive: &is_there,
