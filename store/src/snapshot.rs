@@ -89,6 +89,10 @@ impl Snapshot {
     /// an absence.
     pub fn check_readable(&self, id: ConversationId) -> Result<()> {
         let Some(found) = self.get(id) else { return Ok(()) };
+        if !self.problems.iter().any(|problem| matches!(problem.what, What::Unreadable { .. })) {
+            // The usual case, and the tree need not be grown for it.
+            return Ok(());
+        }
         let line = std::iter::once(id).chain(self.tree(found.partition).ancestors(id));
         let refused = line.flat_map(|id| self.problems_of(id)).find_map(|problem| match &problem.what {
             What::Unreadable { reason } => Some((problem.path.clone(), reason.clone())),
@@ -145,9 +149,16 @@ impl Snapshot {
     }
 
     pub(crate) fn remove(&mut self, id: ConversationId) {
-        self.conversations.remove(&id);
+        let gone = self.conversations.remove(&id);
         self.duplicates.remove(&id);
-        self.trees = OnceLock::new();
+        // Whoever removes a thousand does not grow the tree a thousand times.
+        let pruned = match (gone, self.trees.get_mut()) {
+            (Some(gone), Some(trees)) => trees[gone.partition as usize].remove_leaf(id),
+            (None, _) | (_, None) => true,
+        };
+        if !pruned {
+            self.trees = OnceLock::new();
+        }
     }
 
     /// Of all directories of the store beneath this one, the one nearest to it, with whose it is and where it counts.
