@@ -9,7 +9,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{entries, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, TRASH};
-use crate::lock::Wait;
+use crate::lock::{Wait, make_room_for_files};
 use crate::meta::Meta;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -44,6 +44,7 @@ impl Writer {
     /// Removes those of these that can be locked and have still expired, children before parents.
     fn collect_some(&self, ids: &[ConversationId], collected: &mut Collected) -> Result<()> {
         let snapshot = self.store.snapshot()?;
+        make_room_for_files(ids.len());
         let mut guards = Guards::new();
         let mut ours = Vec::new();
         for &id in ids {

@@ -12,7 +12,7 @@ use crate::files::{NewFile, exists, make_dirs, move_dir, unused};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::{Entry, Ledger};
-use crate::lock::{FileLock, Guard, Wait};
+use crate::lock::{FileLock, Guard, Wait, make_room_for_files};
 use crate::meta::Meta;
 use crate::mirror::Mirror;
 use crate::observe::read_file;
@@ -53,6 +53,7 @@ impl Writer {
     ) -> Result<(Guards, Operation<'_>)> {
         loop {
             let ids = wanted(&self.store.snapshot()?)?;
+            make_room_for_files(ids.len());
             let mut guards = Guards::new();
             for &id in &ids {
                 guards.insert(id, self.lock(id, wait)?);
