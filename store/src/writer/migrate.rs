@@ -10,7 +10,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{entries, exists, kind, make_dirs, move_dir, remove_tree, unused};
 use crate::id::ConversationId;
 use crate::layout::{ARCHIVE, CONVERSATIONS, ManagedDir, Partition, StoreRoot, TRASH};
-use crate::lock::{Guard, LockDir, Wait};
+use crate::lock::{Guard, LockDir, Wait, make_room_for_files};
 use crate::presence::StoragePresence;
 use crate::scan::is_absent;
 use crate::session::Mapping;
@@ -73,6 +73,7 @@ impl Writer {
             }
             result => result.map(|()| true),
         };
+        make_room_for_files(ids.len());
         let mut guards = Vec::new();
         for &id in ids {
             or_refused(self.lock(id, &Wait::none()).map(|guard| guards.push(guard)))?;
@@ -257,6 +258,7 @@ impl Writer {
         let ours = &self.store.layout.store;
         let locks = LockDir::new(self.store.around.disk.clone(), sibling.locks(), None, sibling.borrowed());
         locks.clear_orphans()?;
+        self.merge_last_id(sibling)?;
         let passing = ["tmp", "borrowed", "tree.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
         for name in passing {
             let path = sibling.vfs().join(name);
