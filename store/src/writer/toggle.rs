@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::Writer;
 use crate::error::{Error, Result};
+use crate::files::exists;
 use crate::id::ConversationId;
 use crate::ledger::Entry;
 use crate::lock::Wait;
@@ -59,6 +60,16 @@ impl Writer {
         }
         for &below in std::iter::once(&id).chain(&descendants) {
             op.withdraw(below)?;
+        }
+        // What had nowhere else to go went along, and is still meant to be here.
+        for &other in guards.keys().filter(|other| !subtree.contains(other)) {
+            let dir = op.snapshot().get(other).and_then(|found| found.work.as_ref()).map(|place| place.dir.clone());
+            if let Some(dir) = dir
+                && !exists(self.store.disk(), &dir)?
+            {
+                op.withdraw(other)?;
+                op.remember(other, Entry { intent: Projection::Projected, base: None });
+            }
         }
         op.finish()?;
         Ok(Toggled { changed, ancestors: Vec::new(), descendants })
