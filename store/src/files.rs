@@ -50,10 +50,15 @@ impl<'a> Scratch<'a> {
 
     /// Makes the file's content these bytes, durably. `false` when they already are, and nothing was touched.
     pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
+        self.replace_or_make(path, bytes, FILE_MODE)
+    }
+
+    /// As [`Scratch::replace`]; a file that is not there yet gets these permission bits.
+    pub(crate) fn replace_or_make(&self, path: &Path, bytes: &[u8], new: u32) -> Result<bool> {
         let mode = match self.disk.read(path) {
             Ok(contents) if contents.bytes == bytes => return Ok(false),
             Ok(contents) => contents.stat.mode,
-            Err(error) if is_absent(&error) => FILE_MODE,
+            Err(error) if is_absent(&error) => new,
             Err(error) => return Err(error).context("read", path),
         };
         let tmp = self.name()?;
@@ -89,12 +94,16 @@ impl<'a> Scratch<'a> {
         self.or_clean_up(placed, &tmp)
     }
 
-    /// Removes what dead processes left behind. `is_alive` says whether a process is still there.
+    /// Removes what dead processes left behind. `is_alive` says whether a process is still there. What cannot be removed
+    /// is in nobody's way.
     pub(crate) fn sweep(&self, is_alive: &dyn Fn(u32) -> bool) -> Result<()> {
         for entry in entries(self.disk, &self.dir)? {
             let owner = entry.name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse().ok());
             if owner.is_some_and(|pid| pid != self.pid && !is_alive(pid)) {
-                remove_tree(self.disk, &self.dir.join(&entry.name))?;
+                let leftover = self.dir.join(&entry.name);
+                if let Err(error) = remove_tree(self.disk, &leftover) {
+                    tracing::debug!(%error, "a temporary stays behind");
+                }
             }
         }
         Ok(())
@@ -109,7 +118,13 @@ impl<'a> Scratch<'a> {
     /// A name of our own in the scratch directory, which is made on the way.
     fn name(&self) -> Result<PathBuf> {
         make_dirs(self.disk, &self.dir)?;
-        Ok(self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed))))
+        loop {
+            let name = self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed)));
+            // A dead process that had our number may have left something there: in a container the numbers come again.
+            if !exists(self.disk, &name)? {
+                return Ok(name);
+            }
+        }
     }
 
     fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
@@ -121,6 +136,10 @@ impl<'a> Scratch<'a> {
                 NewContent::Dir => self.disk.create_dir(&path).context("make directory", &path)?,
                 NewContent::Link(target) => self.disk.symlink(target, &path).context("link", &path)?,
             }
+        }
+        for inner in files.iter().rev().filter(|file| matches!(file.content, NewContent::Dir)) {
+            let inner = dir.join(&inner.path);
+            self.disk.sync_dir(&inner).context("sync", &inner)?;
         }
         self.disk.sync_dir(dir).context("sync", dir)
     }
@@ -206,22 +225,27 @@ pub(crate) fn move_dir(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file, a link, or a directory with everything in it. Nothing there is fine.
+/// Removes a file, a link, or a directory with everything in it. Nothing there is fine, and so is another process that
+/// removes the same.
 pub(crate) fn remove_tree(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let or_gone = |result: std::io::Result<()>| match result {
+        Err(error) if is_absent(&error) => Ok(()),
+        result => result,
+    };
     match disk.stat(path) {
         Ok(stat) if stat.kind == Kind::Dir => {
-            for entry in disk.list(path).context("list", path)? {
+            for entry in entries(disk, path)? {
                 let inner = path.join(&entry.name);
                 match entry.kind {
                     Kind::Dir => remove_tree(disk, &inner)?,
                     Kind::File | Kind::Link | Kind::Other => {
-                        disk.remove_file(&inner).context("remove", &inner)?;
+                        or_gone(disk.remove_file(&inner)).context("remove", &inner)?;
                     }
                 }
             }
-            disk.remove_dir(path).context("remove directory", path)
+            or_gone(disk.remove_dir(path)).context("remove directory", path)
         }
-        Ok(_) => disk.remove_file(path).context("remove", path),
+        Ok(_) => or_gone(disk.remove_file(path)).context("remove", path),
         Err(error) if is_absent(&error) => Ok(()),
         Err(error) => Err(error).context("look at", path),
     }
@@ -247,7 +271,7 @@ pub(crate) fn gather(disk: &dyn Disk, dir: &Path, paths: impl IntoIterator<Item 
     Ok(files)
 }
 
-fn sync_parent(disk: &dyn Disk, path: &Path) -> Result<()> {
+pub(crate) fn sync_parent(disk: &dyn Disk, path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) => disk.sync_dir(parent).context("sync", parent),
         None => Ok(()),

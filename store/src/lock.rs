@@ -38,6 +38,7 @@ pub use self::file::FileLock;
 use self::file::{Backoff, Missing, Named, Taken};
 pub use self::holder::Holder;
 pub use self::process::{Processes, lets_through};
+pub(crate) use self::unix::make_room_for_files;
 pub use self::unix::{Proc, alive};
 use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};

@@ -79,10 +79,20 @@ impl Snapshot {
         chosen.into_iter().chain(others.filter(move |(other, _)| *other == root).map(|(_, place)| place))
     }
 
+    /// Whether this is the directory in use of a conversation in either root.
+    pub(crate) fn in_use(&self, id: ConversationId, dir: &Path) -> bool {
+        let dirs = self.get(id).map(Conversation::dirs).unwrap_or_default();
+        dirs.store == Some(dir) || dirs.work == Some(dir)
+    }
+
     /// Fails if the conversation, or anything above it, could not be looked at. Whoever writes must not take a refusal for
     /// an absence.
     pub fn check_readable(&self, id: ConversationId) -> Result<()> {
         let Some(found) = self.get(id) else { return Ok(()) };
+        if !self.problems.iter().any(|problem| matches!(problem.what, What::Unreadable { .. })) {
+            // The usual case, and the tree need not be grown for it.
+            return Ok(());
+        }
         let line = std::iter::once(id).chain(self.tree(found.partition).ancestors(id));
         let refused = line.flat_map(|id| self.problems_of(id)).find_map(|problem| match &problem.what {
             What::Unreadable { reason } => Some((problem.path.clone(), reason.clone())),
@@ -139,25 +149,54 @@ impl Snapshot {
     }
 
     pub(crate) fn remove(&mut self, id: ConversationId) {
-        self.conversations.remove(&id);
+        let gone = self.conversations.remove(&id);
         self.duplicates.remove(&id);
-        self.trees = OnceLock::new();
+        // Whoever removes a thousand does not grow the tree a thousand times.
+        let pruned = match (gone, self.trees.get_mut()) {
+            (Some(gone), Some(trees)) => trees[gone.partition as usize].remove_leaf(id),
+            (None, _) | (_, None) => true,
+        };
+        if !pruned {
+            self.trees = OnceLock::new();
+        }
     }
 
-    /// A directory of the workspace has moved, with everything beneath it.
-    pub(crate) fn moved_in_work(&mut self, from: &Path, to: &Path) {
+    /// Of all directories of the store beneath this one, the one nearest to it, with whose it is and where it counts.
+    pub(crate) fn outermost_beneath(&self, dir: &Path) -> Option<(ConversationId, Partition, PathBuf)> {
+        let places = self
+            .conversations
+            .values()
+            .flat_map(|found| self.places(Root::Store, found.id).map(|place| (found.id, found.partition, &place.dir)));
+        let beneath = places.filter(|(.., place)| *place != dir && place.starts_with(dir));
+        let nearest = beneath.min_by_key(|(.., place)| place.components().count());
+        nearest.map(|(id, partition, place)| (id, partition, place.clone()))
+    }
+
+    /// A second copy is gone.
+    pub(crate) fn remove_duplicate(&mut self, id: ConversationId, dir: &Path) {
+        if let Some(others) = self.duplicates.get_mut(&id) {
+            others.retain(|(_, place)| place.dir != dir);
+        }
+    }
+
+    /// A directory of a root has moved, with everything beneath it.
+    pub(crate) fn moved(&mut self, root: Root, from: &Path, to: &Path) {
         let follow = |dir: &mut PathBuf| {
             if let Ok(rest) = dir.strip_prefix(from) {
                 *dir = if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) };
             }
         };
         for conversation in self.conversations.values_mut() {
-            if let Some(place) = &mut conversation.work {
+            let place = match root {
+                Root::Store => &mut conversation.store,
+                Root::Work => &mut conversation.work,
+            };
+            if let Some(place) = place {
                 follow(&mut place.dir);
             }
         }
-        for (root, place) in self.duplicates.values_mut().flatten() {
-            if *root == Root::Work {
+        for (other, place) in self.duplicates.values_mut().flatten() {
+            if *other == root {
                 follow(&mut place.dir);
             }
         }

@@ -91,6 +91,24 @@ impl Tree {
         found
     }
 
+    /// Takes out a conversation that nothing is beneath. `false`, and nothing is changed, when something is.
+    pub(crate) fn remove_leaf(&mut self, id: ConversationId) -> bool {
+        if !self.children(id).is_empty() {
+            return false;
+        }
+        let among = match self.parents.remove(&id) {
+            Some(Some(parent)) => self.children.entry(parent).or_default(),
+            Some(None) => &mut self.roots,
+            None => return true,
+        };
+        if let Ok(at) = among.binary_search(&id) {
+            among.remove(at);
+        }
+        self.missing.remove(&id);
+        self.cut.remove(&id);
+        true
+    }
+
     /// Whether hanging `child` beneath `parent` would close a cycle.
     pub fn would_cycle(&self, child: ConversationId, parent: ConversationId) -> bool {
         child == parent || self.ancestors(parent).any(|ancestor| ancestor == child)
@@ -140,6 +158,22 @@ mod tests {
 
     fn id(n: u64) -> ConversationId {
         ConversationId::new(n).unwrap()
+    }
+
+    #[test]
+    fn a_leaf_is_taken_out() {
+        let links = [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(3)), (5, Some(9)), (6, None)];
+        let grown = |without: u64| {
+            let kept = links.iter().filter(|(child, _)| *child != without);
+            Tree::new(kept.map(|&(child, parent)| (id(child), parent.map(id))))
+        };
+        for (leaf, _) in links {
+            let mut tree = grown(0);
+            let has_children = !tree.children(id(leaf)).is_empty();
+            assert_eq!(tree.remove_leaf(id(leaf)), !has_children);
+            let expected = grown(if has_children { 0 } else { leaf });
+            assert_eq!((tree.walk(), tree.missing()), (expected.walk(), expected.missing()), "without {leaf}");
+        }
     }
 
     /// `links` are `child` or `child<parent`; the expected text is `walk` as `depth:id`, then cuts and missing parents.

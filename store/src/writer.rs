@@ -16,7 +16,7 @@ mod settle;
 mod tidy;
 mod toggle;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub use create::Seed;
 pub use doctor::{Fixed, problems};
@@ -36,7 +36,6 @@ use crate::observe::{check, read_file};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Mapping, Session};
-use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// The store, ready to be changed.
@@ -70,25 +69,6 @@ impl Writer {
     /// Takes a conversation's lock.
     pub fn lock(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Guard> {
         self.store.locks().acquire(id, &self.store.holder(), wait)
-    }
-
-    /// Takes the locks that `wanted` asks for, in order, until what it asks for under them is what is held.
-    pub fn lock_all(
-        &self,
-        wait: &Wait<'_>,
-        wanted: impl Fn(&Snapshot) -> Result<BTreeSet<ConversationId>>,
-    ) -> Result<Guards> {
-        loop {
-            let ids = wanted(&self.store.snapshot()?)?;
-            let mut guards = Guards::new();
-            for &id in &ids {
-                guards.insert(id, self.lock(id, wait)?);
-            }
-            let still = wanted(&self.store.snapshot()?)?;
-            if still.iter().all(|id| guards.contains_key(id)) {
-                return Ok(guards);
-            }
-        }
     }
 
     /// Changes a conversation's metadata, in every root that is meant to have it.

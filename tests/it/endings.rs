@@ -126,3 +126,18 @@ fn expiry() {
     }
     assert!(store_file(&main, &active, "events.json").is_file() && in_work(&main, &later).is_some());
 }
+
+#[test]
+fn a_subtree_may_have_more_conversations_than_files_can_be_open() {
+    let main = workspace();
+    let store = main.silo().join("conversations");
+    jp_tests::Sample::new(17_528_832_001).write_below(&store);
+    for n in 0..80 {
+        jp_tests::Sample::new(17_528_842_001 + n).parent(17_528_832_001).write_below(&store);
+    }
+    let mut command = main.env().command("sh".as_ref(), main.root());
+    command.args(["-c", "ulimit -Sn 64; exec \"$0\" c archive jp-c17528832001"]).arg(jp_tests::jp_binary());
+    let out = command.output().expect("there is a shell");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(says(&main, "jp-c17528842080", "archived"), true);
+}

@@ -8,6 +8,8 @@ mod endings;
 mod faults;
 // Edits made by hand in either root, and which of two copies counts.
 mod hand_edits;
+// What loses its place keeps its bytes.
+mod keeping;
 // Who holds a conversation, who waits, and who is let through.
 mod locks;
 // The files of a conversation: opened in an editor, written by others, of an older layout.
@@ -20,6 +22,8 @@ mod model;
 mod parallel;
 // What both roots have after each kind of change.
 mod presence;
+// Something happens at the worst moment.
+mod races;
 // A store as the real tool leaves it.
 mod real_store;
 // Which conversation a terminal is on.

@@ -131,3 +131,13 @@ fn one_in_use_is_merged_later() {
     main.jp(&["migrate"]).ok();
     assert_merged(&main);
 }
+
+#[test]
+fn an_id_given_out_in_a_merged_silo_is_not_given_out_again() {
+    let main = scattered();
+    let vfs = silo(&main, "feature-a-otvo8").join("vfs");
+    fs::create_dir_all(&vfs).expect("made");
+    fs::write(vfs.join("last-id"), "19999999999\n").expect("written");
+    let id = crate::story::new(&main, "Next", &[]);
+    assert_eq!(id, "jp-c20000000000");
+}

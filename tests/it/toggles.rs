@@ -5,8 +5,8 @@ use std::fs;
 use jp_tests::Shot;
 
 use crate::story::{
-    SECOND, assert_twins, conflicts, family, in_store, in_work, jp, nesting, new, presence, rewrite, says, store_file,
-    stored, work_file, workspace,
+    SECOND, assert_twins, conflicts, family, in_store, in_work, jp, nesting, new, number, presence, rewrite, says,
+    store_file, stored, work_file, workspace,
 };
 
 #[test]
@@ -115,4 +115,19 @@ fn reparenting_beneath_a_hidden_parent_is_refused() {
     jp(&main, &["c", "mv", &c, "--parent", &hidden]);
     assert_eq!(says(&main, &c, "parent"), hidden);
     assert!(in_store(&main, &c).is_some());
+}
+
+#[test]
+fn what_merely_lies_beneath_keeps_its_intent() {
+    let main = workspace();
+    let a = new(&main, "Shown", &[]);
+    let x = new(&main, "Guest", &["--parent", &a]);
+    let p = new(&main, "Hidden", &["--local"]);
+    // Another worktree hangs it beneath a conversation that is not shown here.
+    let (from, to) = (format!("\"parent_id\": {}", number(&a)), format!("\"parent_id\": {}", number(&p)));
+    rewrite(&store_file(&main, &x, "metadata.json"), &from, &to, SECOND);
+    jp(&main, &["c", "edit", &a, "--local"]);
+    assert_eq!(presence(&main, &x), "local");
+    jp(&main, &["c", "edit", &p, "--local=false"]);
+    assert_eq!(presence(&main, &x), "projected", "it was hidden for want of a place");
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::SystemTime;
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal;
 use nix::unistd::Pid;
 
@@ -39,6 +40,19 @@ pub fn alive(pid: i32) -> Option<bool> {
         Ok(()) | Err(Errno::EPERM) => Some(true),
         Err(Errno::ESRCH) => Some(false),
         Err(_) => None,
+    }
+}
+
+/// Makes sure that this many files more can be open at once, as far as the system allows. Every lock is an open file, and
+/// the usual limit of 1,024 is less than a large subtree has.
+pub(crate) fn make_room_for_files(count: usize) {
+    // The rest is for everything that is not a lock.
+    let wanted = (count as rlim_t).saturating_add(256);
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < wanted
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard)
+    {
+        tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }
 

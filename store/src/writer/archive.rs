@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::Writer;
+use super::toggle::with_inside;
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
 use crate::layout::Partition;
 use crate::lock::Wait;
+use crate::reconcile::Root;
 use crate::snapshot::Snapshot;
 
 impl Writer {
@@ -32,8 +34,10 @@ impl Writer {
             let below = snapshot.tree(from).descendants(id);
             Ok(std::iter::once(id).chain(below).collect())
         };
-        let guards = self.lock_all(wait, |snapshot| Ok(subtree(snapshot)?.into_iter().collect::<BTreeSet<_>>()))?;
-        let mut op = self.begin_structural()?;
+        let (guards, mut op) = self.begin_locked(true, wait, |snapshot| {
+            let ids: BTreeSet<_> = subtree(snapshot)?.into_iter().collect();
+            Ok(with_inside(snapshot, Root::Store, ids))
+        })?;
         let ids = subtree(op.snapshot())?;
         let now = self.store.now();
         // Children first: cut short, the same command finds what is left to be moved.

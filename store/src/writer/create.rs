@@ -5,17 +5,20 @@ use std::ffi::OsStr;
 
 use super::Writer;
 use crate::conversation::Conversation;
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Error, Result};
 use crate::files::{NewFile, entries, make_dirs};
 use crate::id::ConversationId;
-use crate::layout::Partition;
+use crate::layout::{Partition, StoreRoot};
 use crate::ledger::Entry;
 use crate::lock::{Guard, Wait};
 use crate::meta::{Meta, Parent};
-use crate::observe::check;
+use crate::observe::{check, read_file};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::ManagedFile;
-use crate::scan::{Depth, Place, Scan, is_absent};
+use crate::scan::{Depth, Place, Scan};
+
+/// The file in `vfs/` that has the last id given out.
+const LAST_ID: &str = "last-id";
 
 /// What a new conversation starts with.
 #[derive(Clone, Debug)]
@@ -87,15 +90,8 @@ impl Writer {
     fn allocate(&self) -> Result<Guard> {
         let root = &self.store.layout.store;
         let _turn = self.file_lock(&root.ids())?;
-        let file = root.vfs().join("last-id");
-        let last = match self.store.disk().read(&file) {
-            Ok(contents) => std::str::from_utf8(&contents.bytes)
-                .ok()
-                .and_then(|text| text.trim().parse().ok())
-                .and_then(ConversationId::new),
-            Err(error) if is_absent(&error) => None,
-            Err(error) => return Err(error).context("read", &file),
-        };
+        let file = root.vfs().join(LAST_ID);
+        let last = self.last_id(root)?;
         let taken = self.taken()?;
         let now = ConversationId::at(self.store.now());
         let mut candidate = last.and_then(ConversationId::next).map_or(now, |next| next.max(now));
@@ -116,11 +112,31 @@ impl Writer {
         }
     }
 
+    /// The last id that was given out in a silo.
+    fn last_id(&self, root: &StoreRoot) -> Result<Option<ConversationId>> {
+        let contents = read_file(self.store.disk(), &root.vfs().join(LAST_ID))?;
+        let text = contents.and_then(|contents| String::from_utf8(contents.bytes).ok());
+        Ok(text.and_then(|text| text.trim().parse().ok()).and_then(ConversationId::new))
+    }
+
+    /// What another silo has given out is given out here too.
+    pub(super) fn merge_last_id(&self, sibling: &StoreRoot) -> Result<()> {
+        let root = &self.store.layout.store;
+        let _turn = self.file_lock(&root.ids())?;
+        let (ours, theirs) = (self.last_id(root)?, self.last_id(sibling)?);
+        if let Some(theirs) = theirs.filter(|_| theirs > ours) {
+            let text = format!("{}\n", theirs.deciseconds());
+            self.scratch().replace(&root.vfs().join(LAST_ID), text.as_bytes())?;
+        }
+        Ok(())
+    }
+
     /// Every id that is in use in any root: live, archived, trashed.
     fn taken(&self) -> Result<BTreeSet<ConversationId>> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         let mut taken = self.present()?;
-        let mut trashes = vec![layout.store.trash()];
+        let silos = std::iter::once(&layout.store).chain(&layout.siblings);
+        let mut trashes: Vec<_> = silos.map(StoreRoot::trash).collect();
         trashes.extend(layout.work.iter().map(|work| work.conversations.join(crate::layout::TRASH)));
         for trash in trashes {
             taken.extend(

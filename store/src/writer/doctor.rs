@@ -27,7 +27,10 @@ impl Writer {
     /// Mends what it can.
     pub fn fix(&self) -> Result<Fixed> {
         let mut fixed = Fixed::default();
-        for problem in problems(&self.store, &self.store.snapshot()?) {
+        let mut found = problems(&self.store, &self.store.snapshot()?);
+        // A second copy counts once a broken first one is out of its way.
+        found.sort_by_key(|problem| problem.what == What::Duplicate);
+        for problem in found {
             match self.mend(&problem)? {
                 Some(how) => fixed.fixed.push((problem, how)),
                 None => fixed.left.push(problem),
@@ -50,6 +53,12 @@ impl Writer {
                 let Some(conversation) = snapshot.get(id) else {
                     return Ok(None);
                 };
+                if !copy_problems(&self.store, conversation).contains(problem) {
+                    // Mended meanwhile, or out of the way with another problem of the same copy.
+                    return Ok(
+                        (!exists(self.store.disk(), &problem.path)?).then(|| "gone with the copy it is in".to_owned())
+                    );
+                }
                 // A good copy of the unit elsewhere mends the store. A broken file in the workspace is somebody's edit.
                 if conversation.store.is_some() && *root == Root::Store && conversation.work.is_some() {
                     self.sync(&guard)?;
@@ -62,7 +71,8 @@ impl Writer {
                     Root::Store => conversation.dirs().store,
                     Root::Work => None,
                 };
-                match dir {
+                // In the only root other conversations may lie beneath it, which are sound.
+                match dir.filter(|dir| snapshot.outermost_beneath(dir).is_none()) {
                     Some(dir) => self.trash(problem, dir).map(Some),
                     None => Ok(None),
                 }
@@ -73,7 +83,12 @@ impl Writer {
                     return Ok(None);
                 };
                 let mut op = self.begin_structural()?;
+                if op.snapshot().in_use(id, &problem.path) || !exists(self.store.disk(), &problem.path)? {
+                    // It is the one in use by now, or gone.
+                    return Ok(None);
+                }
                 if problem.path.starts_with(self.store.layout.store.conversations()) {
+                    op.unnest(&problem.path)?;
                     op.keep_dir(guard.id(), &problem.path, "duplicate")?;
                 } else {
                     op.settle(&guard)?;

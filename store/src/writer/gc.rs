@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Strategy, Writer};
+use super::remove::hidden_beneath;
+use super::{Guards, Strategy, Writer};
 use crate::error::{Context as _, Error, Result};
 use crate::files::{entries, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, TRASH};
-use crate::lock::Wait;
+use crate::lock::{Wait, make_room_for_files};
 use crate::meta::Meta;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -26,24 +27,71 @@ pub struct Collected {
 impl Writer {
     /// Removes what has expired.
     pub fn collect(&self, active: &BTreeSet<ConversationId>) -> Result<Collected> {
-        let now = self.store.now();
-        let snapshot = self.store.snapshot()?;
         let mut collected = Collected::default();
-        for id in expired(&snapshot, now) {
-            if active.contains(&id) {
-                collected.in_use.push(id);
-                continue;
+        let mut candidates = expired(&self.store.snapshot()?, self.store.now());
+        candidates.retain(|id| {
+            if active.contains(id) {
+                collected.in_use.push(*id);
             }
-            match self.remove(id, Strategy::Refuse, &Wait::none()) {
-                Ok(_) => collected.removed.push(id),
-                // A child that had to stay keeps its parent.
-                Err(Error::Locked { .. } | Error::Refused(_)) => collected.in_use.push(id),
-                Err(error) => return Err(error),
-            }
+            !active.contains(id)
+        });
+        for some in candidates.chunks(AT_ONCE) {
+            self.collect_some(some, &mut collected)?;
         }
         Ok(collected)
     }
+
+    /// Removes those of these that can be locked and have still expired, children before parents.
+    fn collect_some(&self, ids: &[ConversationId], collected: &mut Collected) -> Result<()> {
+        let snapshot = self.store.snapshot()?;
+        make_room_for_files(ids.len());
+        let mut guards = Guards::new();
+        let mut ours = Vec::new();
+        for &id in ids {
+            match self.lock_more(&mut guards, &hidden_beneath(&snapshot, id)) {
+                Ok(()) => ours.push(id),
+                Err(Error::Locked { .. }) => collected.in_use.push(id),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut op = self.begin_structural()?;
+        // What was given more time since then is none of them.
+        let over: BTreeSet<_> = expired(op.snapshot(), self.store.now()).into_iter().collect();
+        let mut gone = BTreeSet::new();
+        for id in ours.into_iter().filter(|id| over.contains(id)) {
+            let held = hidden_beneath(op.snapshot(), id).iter().all(|id| guards.contains_key(id));
+            // A child that had to stay keeps its parent.
+            if !held || !op.snapshot().tree(Partition::Live).children(id).is_empty() {
+                collected.in_use.push(id);
+                continue;
+            }
+            match op.remove(id, Strategy::Refuse, &guards) {
+                Ok(_) => {
+                    gone.insert(id);
+                    collected.removed.push(id);
+                }
+                Err(Error::Refused(_)) => collected.in_use.push(id),
+                Err(error) => return Err(error),
+            }
+        }
+        op.forget_links(&gone)?;
+        op.tidy_work()?;
+        op.finish()
+    }
+
+    /// Takes these locks too, all or none, without waiting.
+    fn lock_more(&self, guards: &mut Guards, ids: &BTreeSet<ConversationId>) -> Result<()> {
+        let mut more = Guards::new();
+        for &id in ids.iter().filter(|id| !guards.contains_key(id)) {
+            more.insert(id, self.lock(id, &Wait::none())?);
+        }
+        guards.extend(more);
+        Ok(())
+    }
 }
+
+/// How many are removed in one go. Each lock is an open file, and each go a look at the whole store.
+const AT_ONCE: usize = 200;
 
 /// Something that was put aside and can be thrown away: a trashed directory or a kept loser.
 #[derive(Clone, Debug, PartialEq, Eq)]

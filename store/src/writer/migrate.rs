@@ -10,7 +10,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{entries, exists, kind, make_dirs, move_dir, remove_tree, unused};
 use crate::id::ConversationId;
 use crate::layout::{ARCHIVE, CONVERSATIONS, ManagedDir, Partition, StoreRoot, TRASH};
-use crate::lock::{Guard, LockDir, Wait};
+use crate::lock::{Guard, LockDir, Wait, make_room_for_files};
 use crate::presence::StoragePresence;
 use crate::scan::is_absent;
 use crate::session::Mapping;
@@ -29,6 +29,9 @@ pub struct Migrated {
     /// What was left where it is, and why.
     pub refused: Vec<String>,
 }
+
+/// How many are imported in one go. Each lock is an open file, and each go a look at the whole store.
+const AT_ONCE: usize = 200;
 
 impl Migrated {
     /// Whether there is nothing to tell.
@@ -54,17 +57,37 @@ impl Writer {
         }
         let snapshot = self.store.snapshot()?;
         let external = snapshot.all().filter(|conversation| conversation.presence == StoragePresence::WorkspaceOnly);
-        for id in external.map(|conversation| conversation.id) {
-            match self.lock(id, &Wait::none()).and_then(|guard| self.sync(&guard)) {
-                Ok(()) => migrated.imported.push(id),
-                // One that is held or does not parse stays where it is; the others are not its hostages.
-                Err(error @ (Error::Locked { .. } | Error::Invalid { .. } | Error::Malformed { .. })) => {
-                    migrated.refused.push(error.to_string());
-                }
-                Err(error) => return Err(error),
-            }
+        let external: Vec<_> = external.map(|conversation| conversation.id).collect();
+        for some in external.chunks(AT_ONCE) {
+            self.import_some(some, &mut migrated)?;
         }
         Ok(migrated)
+    }
+
+    fn import_some(&self, ids: &[ConversationId], migrated: &mut Migrated) -> Result<()> {
+        // One that is held or does not parse stays where it is; the others are not its hostages.
+        let mut or_refused = |result: Result<()>| match result {
+            Err(error @ (Error::Locked { .. } | Error::Invalid { .. } | Error::Malformed { .. })) => {
+                migrated.refused.push(error.to_string());
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        };
+        make_room_for_files(ids.len());
+        let mut guards = Vec::new();
+        for &id in ids {
+            or_refused(self.lock(id, &Wait::none()).map(|guard| guards.push(guard)))?;
+        }
+        let mut op = self.begin()?;
+        let mut imported = Vec::new();
+        for guard in &guards {
+            if or_refused(op.settle(guard).and_then(|()| op.project(guard)))? {
+                imported.push(guard.id());
+            }
+        }
+        op.finish()?;
+        migrated.imported.extend(imported);
+        Ok(())
     }
 
     /// Merges the other silos of the workspace into the store.
@@ -159,7 +182,8 @@ impl Writer {
             return Ok(());
         };
         if same_tree(disk, source, rival)? {
-            return remove_tree(disk, source);
+            // As one: what a removal cut short leaves would pass for a newer version.
+            return self.scratch().discard(source);
         }
         migrated.conflicts.push(id);
         if newest(disk, source)? > newest(disk, rival)? {
@@ -234,6 +258,7 @@ impl Writer {
         let ours = &self.store.layout.store;
         let locks = LockDir::new(self.store.around.disk.clone(), sibling.locks(), None, sibling.borrowed());
         locks.clear_orphans()?;
+        self.merge_last_id(sibling)?;
         let passing = ["tmp", "borrowed", "tree.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
         for name in passing {
             let path = sibling.vfs().join(name);
@@ -259,7 +284,7 @@ impl Writer {
         if !exists(disk, target)? {
             move_dir(disk, source, target)
         } else if same_tree(disk, source, target)? {
-            remove_tree(disk, source)
+            self.scratch().discard(source)
         } else {
             self.keep_aside("silo", source, "silo")
         }

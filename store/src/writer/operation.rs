@@ -1,22 +1,23 @@
 //! One change of the store, from the locks it takes to the ledger it leaves. The snapshot it works on is kept true as it
 //! goes.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::Writer;
+use super::{Guards, Writer};
 use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewFile, exists, make_dirs, move_dir, unused};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::{Entry, Ledger};
-use crate::lock::{FileLock, Guard};
+use crate::lock::{FileLock, Guard, Wait, make_room_for_files};
 use crate::meta::Meta;
 use crate::mirror::Mirror;
 use crate::observe::read_file;
 use crate::presence::Projection;
-use crate::reconcile::ManagedFile;
+use crate::reconcile::{ManagedFile, Root};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
@@ -40,6 +41,28 @@ impl Writer {
     /// Begins a change that may move conversations in the tree; only one is under way in a store at a time.
     pub(super) fn begin_structural(&self) -> Result<Operation<'_>> {
         self.begin_with(true)
+    }
+
+    /// Takes the locks that `wanted` asks for, in order, and begins a change once what it asks for under them is what is
+    /// held: whatever appears until the change is alone is held too.
+    pub(super) fn begin_locked(
+        &self,
+        structural: bool,
+        wait: &Wait<'_>,
+        wanted: impl Fn(&Snapshot) -> Result<BTreeSet<ConversationId>>,
+    ) -> Result<(Guards, Operation<'_>)> {
+        loop {
+            let ids = wanted(&self.store.snapshot()?)?;
+            make_room_for_files(ids.len());
+            let mut guards = Guards::new();
+            for &id in &ids {
+                guards.insert(id, self.lock(id, wait)?);
+            }
+            let op = self.begin_with(structural)?;
+            if wanted(op.snapshot())?.iter().all(|id| guards.contains_key(id)) {
+                return Ok((guards, op));
+            }
+        }
     }
 
     fn begin_with(&self, structural: bool) -> Result<Operation<'_>> {
@@ -97,7 +120,12 @@ impl Operation<'_> {
 
     /// Tells the snapshot that a directory of the workspace moved.
     pub(super) fn snapshot_moved(&mut self, from: &Path, to: &Path) {
-        self.snapshot.moved_in_work(from, to);
+        self.snapshot.moved(Root::Work, from, to);
+    }
+
+    /// Tells the snapshot that a second copy is gone.
+    pub(super) fn forget_second(&mut self, id: ConversationId, dir: &Path) {
+        self.snapshot.remove_duplicate(id, dir);
     }
 
     /// Brings the ledger to disk, if it has news.
@@ -242,9 +270,17 @@ impl Operation<'_> {
         }
         if exists(self.store().disk(), &to)? {
             // A second directory of the same conversation is in the way. It is kept, not overwritten.
+            self.unnest(&to)?;
             self.keep_dir(guard.id(), &to, "duplicate")?;
+            self.forget_second(guard.id(), &to);
+        }
+        if partition != self.snapshot.find(guard.id())?.partition {
+            self.unnest(&from)?;
         }
         move_dir(self.store().disk(), &from, &to)?;
+        if self.store().layout.is_single_root() {
+            self.snapshot.moved(Root::Store, &from, &to);
+        }
         self.update(guard.id(), |conversation| {
             conversation.partition = partition;
             if let Some(place) = &mut conversation.store {
@@ -253,6 +289,28 @@ impl Operation<'_> {
                 place.partition = partition;
             }
         });
+        Ok(())
+    }
+
+    /// Moves what lies beneath a directory of the only root out of it, to lie beside the others. A store of its own is flat,
+    /// and has nothing to be moved.
+    pub(super) fn unnest(&mut self, dir: &Path) -> Result<()> {
+        if !self.store().layout.is_single_root() {
+            return Ok(());
+        }
+        while let Some((id, partition, from)) = self.snapshot.outermost_beneath(dir) {
+            let name = from.file_name().unwrap_or_default();
+            let to = self.store().layout.store.partition(partition).join(name);
+            if exists(self.store().disk(), &to)? {
+                return Err(Error::Refused(format!(
+                    "{id} lies in {} and cannot be moved out, because {} is there",
+                    from.display(),
+                    to.display()
+                )));
+            }
+            move_dir(self.store().disk(), &from, &to)?;
+            self.snapshot.moved(Root::Store, &from, &to);
+        }
         Ok(())
     }
 

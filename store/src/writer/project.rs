@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::operation::Operation;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, exists, gather, make_dirs, move_dir};
+use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::Entry;
@@ -88,6 +88,17 @@ impl Operation<'_> {
         Ok(())
     }
 
+    /// Keeps what second copies of a conversation have of their own, before they go with the first.
+    pub(super) fn keep_second_copies(&mut self, id: ConversationId) -> Result<()> {
+        let dirs: Vec<_> = self.snapshot().places(Root::Work, id).skip(1).map(|place| place.dir.clone()).collect();
+        for dir in dirs {
+            if exists(self.store().disk(), &dir)? && !self.is_second(id, &dir)? {
+                self.keep_copy(id, &dir)?;
+            }
+        }
+        Ok(())
+    }
+
     fn project_copy(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
         if self.store().layout.is_single_root() {
@@ -97,8 +108,16 @@ impl Operation<'_> {
             self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
             return Ok(());
         }
-        let wanted = self.snapshot().work_dir(&self.store().layout, id);
-        let at = self.snapshot().find(id)?.work.as_ref().map(|place| place.dir.clone());
+        let place = |op: &Self| op.snapshot().get(id)?.work.as_ref().map(|place| place.dir.clone());
+        let (mut at, mut wanted) = (place(self), self.snapshot().work_dir(&self.store().layout, id));
+        if let (Some(from), Some(to)) = (&at, &wanted)
+            && from != to
+            && to.starts_with(from)
+        {
+            // The new parent still lies beneath it: that one moves out first.
+            self.rearrange()?;
+            (at, wanted) = (place(self), self.snapshot().work_dir(&self.store().layout, id));
+        }
         match (at, wanted) {
             (None, None) => {
                 // Hidden with an ancestor; it comes back with it.
@@ -166,6 +185,10 @@ impl Operation<'_> {
         }
         if exists(self.store().disk(), to)? {
             self.drop_second_copy(id, to)?;
+            if exists(self.store().disk(), to)? {
+                // A second copy with children of its own. They move first, and the next write brings this one here.
+                return Ok(());
+            }
         }
         move_dir(self.store().disk(), from, to)?;
         self.remove_if_empty(from);
@@ -184,6 +207,11 @@ impl Operation<'_> {
             if observed.action == Action::Hold {
                 // Somebody is in the middle of resolving it: the real file stays.
                 continue;
+            }
+            let edited = matches!(observed.action, Action::Import | Action::Restore | Action::Conflict { .. });
+            if let (true, Some(edit)) = (edited, &observed.work) {
+                // Somebody wrote to it since it was settled.
+                self.keep_unit(guard, unit, Root::Work, edit)?;
             }
             let (Some(store), Some(scratch)) = (observed.store, self.writer.work_scratch()) else {
                 continue;
@@ -253,6 +281,12 @@ impl Operation<'_> {
         if exists(disk, &children)? || !unmanaged(disk, &work.dir)?.is_empty() {
             return Ok(());
         }
+        // Of several copies one may differ. And what went to the trash was not removed: this may be its last good copy.
+        let trash = entries(disk, &self.store().layout.store.trash())?;
+        let trashed = trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(id));
+        if trashed || self.snapshot().places(Root::Work, id).count() > 1 {
+            return Ok(());
+        }
         // Whoever holds it is about to say that it matters.
         let Ok(_guard) = self.writer.lock(id, &Wait::none()) else { return Ok(()) };
         self.withdraw(id)?;
@@ -262,10 +296,31 @@ impl Operation<'_> {
     }
 
     /// Removes another copy of a conversation that the worktree also has elsewhere; keeps it if it differs.
-    fn drop_second_copy(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
+    pub(super) fn drop_second_copy(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
+        let disk = self.store().disk();
+        if !exists(disk, dir)? {
+            return Ok(());
+        }
+        if exists(disk, &crate::layout::children_dir(dir))? {
+            // Other conversations lie beneath it; it stays until they have moved.
+            return Ok(());
+        }
+        if !self.is_second(id, dir)? {
+            self.keep_copy(id, dir)?;
+        }
+        if let Some(scratch) = self.writer.work_scratch() {
+            scratch.discard(dir)?;
+            self.remove_if_empty(dir);
+        }
+        self.forget_second(id, dir);
+        Ok(())
+    }
+
+    /// Whether another copy of a conversation has nothing that the store does not have.
+    fn is_second(&self, id: ConversationId, dir: &Path) -> Result<bool> {
         let disk = self.store().disk();
         let conversation = self.snapshot().find(id)?;
-        let mut same = unmanaged(disk, dir)?.is_empty() && !exists(disk, &crate::layout::children_dir(dir))?;
+        let mut same = unmanaged(disk, dir)?.is_empty();
         for file in ManagedFile::ALL {
             let there = read_file(disk, &managed(dir, file))?.map(|contents| contents.bytes);
             let known = match conversation.dirs().store {
@@ -274,23 +329,11 @@ impl Operation<'_> {
             };
             same &= there.is_none() || there == known;
         }
-        if !same {
-            let children = crate::layout::children_dir(dir);
-            if exists(disk, &children)? {
-                // Other conversations lie beneath it; it stays until they have moved.
-                return Ok(());
-            }
-            return self.keep_work_dir(id, dir);
-        }
-        if let Some(scratch) = self.writer.work_scratch() {
-            scratch.discard(dir)?;
-            self.remove_if_empty(dir);
-        }
-        Ok(())
+        Ok(same)
     }
 
-    /// Copies a directory of the workspace to the kept losers and takes it out. The two may be on different filesystems.
-    fn keep_work_dir(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
+    /// Copies a directory of the workspace to the kept losers. The two may be on different filesystems.
+    fn keep_copy(&self, id: ConversationId, dir: &Path) -> Result<()> {
         let disk = self.store().disk();
         let mut there = unmanaged(disk, dir)?;
         for file in ManagedFile::ALL {
@@ -303,11 +346,7 @@ impl Operation<'_> {
         if let Some(parent) = target.parent() {
             make_dirs(disk, parent)?;
         }
-        self.writer.scratch().place(&target, &files)?;
-        match self.writer.work_scratch() {
-            Some(scratch) => scratch.discard(dir),
-            None => Ok(()),
-        }
+        self.writer.scratch().place(&target, &files)
     }
 
     /// Removes the children's directory that something was moved out of, once nothing is left in it.

@@ -1,6 +1,6 @@
 //! Removes conversations for good, because somebody asked for exactly that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use super::operation::Operation;
@@ -12,6 +12,7 @@ use crate::id::ConversationId;
 use crate::lock::Wait;
 use crate::meta::Parent;
 use crate::reconcile::Root;
+use crate::scan::Place;
 use crate::snapshot::Snapshot;
 
 /// What becomes of the children of a removed conversation.
@@ -28,21 +29,28 @@ pub enum Strategy {
 impl Writer {
     /// Removes a conversation from every root. Returns what was removed.
     pub fn remove(&self, id: ConversationId, strategy: Strategy, wait: &Wait<'_>) -> Result<Vec<ConversationId>> {
-        let guards = self.lock_all(wait, |snapshot| {
+        let (guards, mut op) = self.begin_locked(true, wait, |snapshot| {
             refuse_children(snapshot, id, strategy)?;
             affected(snapshot, id, strategy)
         })?;
-        self.remove_locked(id, strategy, &guards)
+        let doomed = op.remove(id, strategy, &guards)?;
+        let going: BTreeSet<_> = doomed.iter().copied().collect();
+        op.forget_links(&going)?;
+        op.tidy_work()?;
+        op.finish()?;
+        Ok(doomed)
     }
+}
 
-    pub(super) fn remove_locked(
-        &self,
+impl Operation<'_> {
+    /// Removes a conversation from every root, and what goes with it. Its links are left to the caller.
+    pub(super) fn remove(
+        &mut self,
         id: ConversationId,
         strategy: Strategy,
         guards: &Guards,
     ) -> Result<Vec<ConversationId>> {
-        let mut op = self.begin_structural()?;
-        refuse_children(op.snapshot(), id, strategy)?;
+        let op = self;
         let tree = op.snapshot().tree(op.snapshot().find(id)?.partition);
         let (above, children) = (tree.parent(id), tree.children(id).to_vec());
         let mut doomed = vec![id];
@@ -59,37 +67,51 @@ impl Writer {
                 }
             }
         }
+        // Beneath what cannot be looked at there may be anything.
+        for &id in &doomed {
+            op.snapshot().check_readable(id)?;
+        }
         let going: BTreeSet<_> = doomed.iter().copied().collect();
         op.evacuate(guards, &going)?;
         // Children before parents, the workspace before the store: cut short, what is left is whole and still listed.
         for &id in doomed.iter().rev() {
             op.destroy(id)?;
         }
-        op.change_mirror(|mirror| going.iter().fold(false, |changed, &id| mirror.forget(id) | changed))?;
-        op.tidy_work()?;
-        op.finish()?;
         Ok(doomed)
     }
-}
 
-impl Operation<'_> {
+    /// Forgets the links of conversations that are gone.
+    pub(super) fn forget_links(&mut self, gone: &BTreeSet<ConversationId>) -> Result<()> {
+        self.change_mirror(|mirror| gone.iter().fold(false, |changed, &id| mirror.forget(id) | changed))
+    }
+
     /// Moves what lies beneath doomed directories in the workspace, but is not doomed, to where it belongs.
     fn evacuate(&mut self, guards: &Guards, doomed: &BTreeSet<ConversationId>) -> Result<()> {
-        for (id, guard) in guards {
-            if !doomed.contains(id) && self.snapshot().get(*id).is_some_and(|found| found.work.is_some()) {
+        let dirs: HashSet<PathBuf> = doomed
+            .iter()
+            .flat_map(|&id| self.snapshot().places(Root::Work, id))
+            .map(|place| place.dir.clone())
+            .collect();
+        let beneath = |place: &Place| place.dir.ancestors().skip(1).any(|above| dirs.contains(above));
+        if dirs.is_empty() {
+            return Ok(());
+        }
+        let others = |op: &Self| -> Vec<ConversationId> {
+            let others = op.snapshot().all().map(|other| other.id).filter(|id| !doomed.contains(id));
+            others.filter(|&id| op.snapshot().places(Root::Work, id).any(beneath)).collect()
+        };
+        for id in others(self) {
+            let Some(guard) = guards.get(&id) else { continue };
+            if self.snapshot().get(id).is_some_and(|found| found.work.is_some()) {
                 self.settle(guard)?;
                 self.project(guard)?;
             }
+            let seconds: Vec<_> = self.snapshot().places(Root::Work, id).skip(1).cloned().collect();
+            for place in seconds.iter().filter(|place| beneath(place)) {
+                self.drop_second_copy(id, &place.dir)?;
+            }
         }
-        let dirs: Vec<PathBuf> = doomed
-            .iter()
-            .filter_map(|id| self.snapshot().get(*id)?.work.as_ref())
-            .map(|place| place.dir.clone())
-            .collect();
-        let trapped = self.snapshot().all().find(|other| {
-            !doomed.contains(&other.id)
-                && other.work.as_ref().is_some_and(|place| dirs.iter().any(|dir| place.dir.starts_with(dir)))
-        });
+        let trapped = others(self).first().and_then(|&id| self.snapshot().get(id));
         match trapped {
             Some(other) => Err(Error::Refused(format!(
                 "{} lies beneath it in {} and cannot be moved out; make it local first (jp conversation edit --local {})",
@@ -106,6 +128,7 @@ impl Operation<'_> {
         let dirs: Vec<_> = self.snapshot().places(Root::Store, id).map(|place| place.dir.clone()).collect();
         for dir in dirs {
             if exists(self.store().disk(), &dir)? {
+                self.unnest(&dir)?;
                 self.writer.scratch().discard(&dir)?;
             }
         }
@@ -138,9 +161,12 @@ fn affected(snapshot: &Snapshot, id: ConversationId, strategy: Strategy) -> Resu
 }
 
 /// The conversation and what lies directly in its directory in the workspace.
-fn hidden_beneath(snapshot: &Snapshot, id: ConversationId) -> BTreeSet<ConversationId> {
+pub(super) fn hidden_beneath(snapshot: &Snapshot, id: ConversationId) -> BTreeSet<ConversationId> {
     let mut ids = BTreeSet::from([id]);
-    let inside = |other| snapshot.places(Root::Work, other).any(|place| place.beneath == Some(id));
+    let inside = |other| {
+        let places = [Root::Store, Root::Work].into_iter().flat_map(|root| snapshot.places(root, other));
+        places.into_iter().any(|place| place.beneath == Some(id))
+    };
     ids.extend(snapshot.all().map(|conversation| conversation.id).filter(|&other| inside(other)));
     ids
 }

@@ -1,11 +1,13 @@
 //! Brings the store up to date with what was edited in the workspace, before anything else is done to a conversation.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
+use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewContent, NewFile, exists, gather, make_dirs};
+use crate::files::{NewContent, NewFile, exists, gather, kind, make_dirs, sync_parent};
+use crate::id::ConversationId;
 use crate::layout::managed;
 use crate::ledger::Entry;
 use crate::lock::Guard;
@@ -35,6 +37,20 @@ impl Operation<'_> {
     /// As [`Operation::settle`], before the workspace's copy goes: whatever of it the store does not have is kept.
     pub(super) fn settle_whole(&mut self, guard: &Guard) -> Result<()> {
         self.settle(guard)?;
+        for unit in Unit::ALL {
+            let observed = self.snapshot().find(guard.id())?.observe(self.store().disk(), unit, self.ledger())?;
+            let unsettled =
+                matches!(observed.action, Action::Hold | Action::Import | Action::Restore | Action::Conflict { .. });
+            let digests = |side: &Option<UnitBytes>| side.as_ref().map(UnitBytes::digests);
+            // What does not parse, or was edited just now, never entered the store.
+            if unsettled
+                && digests(&observed.store) != digests(&observed.work)
+                && let Some(work) = &observed.work
+            {
+                self.keep_unit(guard, unit, Root::Work, work)?;
+            }
+        }
+        self.keep_second_copies(guard.id())?;
         let mut kept = self.take_files(guard, true)?;
         if kept.is_empty() {
             return Ok(());
@@ -61,34 +77,46 @@ impl Operation<'_> {
         };
         let disk = self.store().disk();
         let mut left = Vec::new();
+        // The last path at which the store has no directory: what lies beneath it here has no place there.
+        let mut taken: Option<PathBuf> = None;
         for path in unmanaged(disk, &work)? {
             let scratch = path.iter().any(is_scratch);
             let target = store.join(&path);
-            let there = exists(disk, &target)?;
-            if there && !compare {
+            let homeless = taken.as_ref().is_some_and(|taken| path.starts_with(taken));
+            let found = if homeless { None } else { kind(disk, &target)? };
+            if found.is_some_and(|kind| kind != Kind::Dir) {
+                taken = Some(path.clone());
+            }
+            let there = found.is_some();
+            if (there || homeless) && !compare {
                 continue;
             }
             let Some(file) = gather(disk, &work, [path])?.pop() else { continue };
             match (&file.content, there) {
-                (NewContent::Dir, _) if scratch => {}
+                (NewContent::Dir, _) if scratch || homeless => {}
+                _ if homeless => left.push(file),
                 (_, false) if scratch => left.push(file),
                 (NewContent::Dir, there) => {
                     if !there {
                         make_dirs(disk, &target)?;
                     }
                 }
-                (NewContent::Link(to), false) => disk.symlink(to, &target).context("link", &target)?,
+                (NewContent::Link(to), false) => {
+                    disk.symlink(to, &target).context("link", &target)?;
+                    sync_parent(disk, &target)?;
+                }
                 (NewContent::Link(to), true) => {
                     if disk.read_link(&target).ok().as_ref() != Some(to) {
                         left.push(file);
                     }
                 }
-                (NewContent::File { bytes, .. }, false) => {
+                (NewContent::File { bytes, mode }, false) => {
                     if let Some(parent) = target.parent() {
                         make_dirs(disk, parent)?;
                     }
-                    self.writer.scratch().replace(&target, bytes)?;
+                    self.writer.scratch().replace_or_make(&target, bytes, *mode)?;
                 }
+                (NewContent::File { .. }, true) if found != Some(Kind::File) => left.push(file),
                 (NewContent::File { bytes, .. }, true) => {
                     if read_file(disk, &target)?.is_none_or(|contents| contents.bytes != *bytes) {
                         left.push(file);
@@ -127,6 +155,15 @@ impl Operation<'_> {
                 self.update(id, |conversation| conversation.intent = Projection::LocalOnly);
                 Ok(())
             }
+            (Action::Keep, Some(store), Some(work)) => {
+                // Two equal copies are what a later change is measured against, even if nobody remembers them.
+                let base = self.ledger().get(id).and_then(|entry| entry.base).unwrap_or_default();
+                let before: Vec<_> = unit.files().iter().map(|&file| base.file(file).digest).collect();
+                if store.digests() == work.digests() && store.digests() != before {
+                    self.note_as_base(id, unit, &work);
+                }
+                Ok(())
+            }
             (
                 Action::Keep
                 | Action::Export
@@ -142,13 +179,16 @@ impl Operation<'_> {
 
     /// From here on these bytes are what changes are measured against, even if nothing else comes of the operation.
     fn remember_as_base(&mut self, guard: &Guard, unit: Unit, bytes: &UnitBytes) -> Result<()> {
-        let id = guard.id();
+        self.note_as_base(guard.id(), unit, bytes);
+        self.save_ledger()
+    }
+
+    fn note_as_base(&mut self, id: ConversationId, unit: Unit, bytes: &UnitBytes) {
         let mut base = self.ledger().get(id).and_then(|entry| entry.base).unwrap_or_default();
         for (&file, digest) in unit.files().iter().zip(bytes.digests()) {
             *base.file_mut(file) = FileBase { digest, store: None, work: None };
         }
         self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });
-        self.save_ledger()
     }
 
     fn bring_in(&mut self, guard: &Guard, unit: Unit, work: &UnitBytes) -> Result<()> {
@@ -172,7 +212,7 @@ impl Operation<'_> {
         Ok(())
     }
 
-    fn keep_unit(&self, guard: &Guard, unit: Unit, root: Root, bytes: &UnitBytes) -> Result<()> {
+    pub(super) fn keep_unit(&self, guard: &Guard, unit: Unit, root: Root, bytes: &UnitBytes) -> Result<()> {
         let files: Vec<_> = unit
             .files()
             .iter()

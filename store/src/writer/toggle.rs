@@ -1,9 +1,10 @@
 //! Shows conversations in this worktree, or hides them from it. Nothing leaves the store either way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::Writer;
 use crate::error::{Error, Result};
+use crate::files::exists;
 use crate::id::ConversationId;
 use crate::ledger::Entry;
 use crate::lock::Wait;
@@ -36,8 +37,7 @@ impl Writer {
     }
 
     fn hide(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Toggled> {
-        let guards = self.lock_all(wait, |snapshot| hidden_with(snapshot, id))?;
-        let mut op = self.begin()?;
+        let (guards, mut op) = self.begin_locked(false, wait, |snapshot| hidden_with(snapshot, id))?;
         // First everything is safe in the store, then the decision is written down, then files go.
         for guard in guards.values() {
             op.settle_whole(guard)?;
@@ -61,17 +61,26 @@ impl Writer {
         for &below in std::iter::once(&id).chain(&descendants) {
             op.withdraw(below)?;
         }
+        // What had nowhere else to go went along, and is still meant to be here.
+        for &other in guards.keys().filter(|other| !subtree.contains(other)) {
+            let dir = op.snapshot().get(other).and_then(|found| found.work.as_ref()).map(|place| place.dir.clone());
+            if let Some(dir) = dir
+                && !exists(self.store.disk(), &dir)?
+            {
+                op.withdraw(other)?;
+                op.remember(other, Entry { intent: Projection::Projected, base: None });
+            }
+        }
         op.finish()?;
         Ok(Toggled { changed, ancestors: Vec::new(), descendants })
     }
 
     fn show(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Toggled> {
-        let guards = self.lock_all(wait, |snapshot| {
+        let (guards, mut op) = self.begin_locked(false, wait, |snapshot| {
             let top = topmost_hidden(snapshot, id)?;
             let tree = snapshot.tree(snapshot.find(id)?.partition);
             Ok(tree.descendants(top).into_iter().chain([top]).chain(tree.ancestors(id)).collect())
         })?;
-        let mut op = self.begin()?;
         let top = topmost_hidden(op.snapshot(), id)?;
         let tree = op.snapshot().tree(op.snapshot().find(id)?.partition);
         let ancestors: BTreeSet<_> = tree.ancestors(id).collect();
@@ -116,16 +125,23 @@ fn topmost_hidden(snapshot: &Snapshot, id: ConversationId) -> Result<Conversatio
     Ok(tree.ancestors(id).filter(hidden).last().unwrap_or(id))
 }
 
-/// The subtree, and whatever else lies beneath its directories in the workspace.
+/// The subtree, and whatever else lies beneath its directories.
 pub(super) fn hidden_with(snapshot: &Snapshot, id: ConversationId) -> Result<BTreeSet<ConversationId>> {
     let tree = snapshot.tree(snapshot.find(id)?.partition);
-    let mut ids: BTreeSet<_> = tree.descendants(id).into_iter().chain([id]).collect();
-    let dirs: Vec<_> =
-        ids.iter().flat_map(|&id| snapshot.places(Root::Work, id)).map(|place| place.dir.clone()).collect();
-    let inside = |id| {
-        let mut places = snapshot.places(Root::Work, id);
-        places.any(|place| dirs.iter().any(|dir| place.dir.starts_with(dir)))
-    };
-    ids.extend(snapshot.all().map(|conversation| conversation.id).filter(|&id| inside(id)));
-    Ok(ids)
+    let ids = tree.descendants(id).into_iter().chain([id]).collect();
+    Ok(with_inside(snapshot, Root::Store, with_inside(snapshot, Root::Work, ids)))
+}
+
+/// These conversations, and whatever else lies beneath their directories in a root.
+pub(super) fn with_inside(
+    snapshot: &Snapshot,
+    root: Root,
+    mut ids: BTreeSet<ConversationId>,
+) -> BTreeSet<ConversationId> {
+    let dirs: HashSet<_> = ids.iter().flat_map(|&id| snapshot.places(root, id)).map(|place| &*place.dir).collect();
+    let inside = |id| snapshot.places(root, id).any(|place| place.dir.ancestors().any(|above| dirs.contains(above)));
+    // What has no parent by place lies beneath nothing.
+    let nested = |id| snapshot.places(root, id).any(|place| place.beneath.is_some());
+    ids.extend(snapshot.all().map(|found| found.id).filter(|&id| nested(id) && inside(id)));
+    ids
 }

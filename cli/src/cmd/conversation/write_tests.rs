@@ -37,12 +37,12 @@ fn exit_codes_and_advice() {
     check("c rm 17528832004", 1, "--yes");
     check("c rm 17528832004 -y", 0, "Removed jp-c17528832004 “Fourth”.");
     check("c rm 17528832001 -y", 1, "2 children; remove them too with --cascade, or move them up with --promote");
-    check("c rm 17528832001 -y --cascade", 0, "Removed jp-c17528832003");
+    check("c rm 17528832001 -y --cascade", 0, "Removed jp-c17528832001 “First” and 2 beneath it.");
     check("c rm 17528832001 -y --promote", 0, "Removed jp-c17528832001");
     check("c rm --from 2025-07-19 -y", 0, "Removed jp-c17528832001");
     check("c rm --until 2025-07-19 -y", 1, "no conversation is meant");
     check("c archive 17528832004", 1, "which is pinned");
-    check("c archive 17528832001", 0, "Archived jp-c17528832002");
+    check("c archive 17528832001", 0, "beneath it.");
     check("c archive --inactive-since 1h", 1, "3 conversations");
     check("c archive --inactive-since 1d", 1, "which is pinned");
     check("c unarchive 17528832001", 1, "is not archived");
