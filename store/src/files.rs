@@ -80,10 +80,16 @@ impl<'a> Scratch<'a> {
 
     /// Makes a directory vanish as one, then takes it apart.
     pub(crate) fn discard(&self, dir: &Path) -> Result<()> {
+        let aside = self.set_aside(dir)?;
+        remove_tree(self.disk, &aside)
+    }
+
+    /// Makes a directory vanish as one. Where it is now, nobody else looks for it.
+    pub(crate) fn set_aside(&self, dir: &Path) -> Result<PathBuf> {
         let tmp = self.name()?;
         self.disk.rename(dir, &tmp).context("move aside", dir)?;
         sync_parent(self.disk, dir)?;
-        remove_tree(self.disk, &tmp)
+        Ok(tmp)
     }
 
     /// Points a symbolic link at a target, replacing one that points elsewhere.

@@ -280,3 +280,20 @@ fn a_merge_cut_short_does_not_prefer_what_is_left() {
     assert!(in_store(&main, "jp-c17528832001").expect("there").join("events.json").exists());
     assert_eq!(in_work(&main, "jp-c17528832001"), None);
 }
+
+#[test]
+fn an_edit_made_while_a_tree_is_hidden_is_kept() {
+    let main = workspace();
+    let parent = new(&main, "Parent", &[]);
+    let child = new(&main, "Child", &["--parent", &parent]);
+    let events = in_work(&main, &child).expect("shown").join("events.json");
+    // The ledger is written after everything was taken into the store, and before the files go.
+    let edit = move || fs::write(&events, "[ ]\n").expect("written");
+    let store = store_on(&main, Eventful::before("rename", "projection.json", edit));
+    let (writer, _) = store.writer().expect("a writer");
+    let hidden =
+        writer.toggle(parent.parse().expect("an id"), jp_store::presence::Projection::LocalOnly, &Wait::none());
+    assert_eq!(hidden.expect("hidden").descendants.len(), 1);
+    assert_eq!(in_work(&main, &child), None);
+    assert_eq!(kept(&main, &child, "events.json"), ["[ ]\n"]);
+}

@@ -1,28 +1,88 @@
 //! Makes the workspace's copy of a conversation what the store has, where the tree wants it. The store is settled by then.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir};
+use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::Entry;
 use crate::lock::{Guard, Wait};
 use crate::observe::{Observed, read_file, stat_file, unmanaged};
 use crate::presence::{Projection, StoragePresence};
-use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Unit, is_conclusive};
+use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
 use crate::scan::Place;
 use crate::scratch::is_scratch;
 
 /// A draft of the user's next message lies in the store's directory only.
 const NOT_EXPORTED: &str = "QUERY_MESSAGE.md";
 
+/// How the managed files of copies in the workspace looked at one moment.
+pub(super) type Seen = BTreeMap<ConversationId, [Option<Stamp>; 3]>;
+
 impl Operation<'_> {
     /// Brings the workspace's copy in step, moves it where it belongs, and remembers how both sides look.
     pub(super) fn project(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
         self.project_copy(guard).map_err(|source| Error::Unprojected { id, source: Box::new(source) })
+    }
+
+    /// How the workspace's copies look, to notice an edit that comes after they were settled.
+    pub(super) fn look_at_work(&self, ids: impl IntoIterator<Item = ConversationId>) -> Result<Seen> {
+        let mut seen = Seen::new();
+        for id in ids {
+            let Some(dir) = self.snapshot().get(id).and_then(|found| found.dirs().work) else { continue };
+            seen.insert(id, self.stamps(dir)?);
+        }
+        Ok(seen)
+    }
+
+    /// As [`Operation::withdraw`]; whatever was edited since it was seen is kept.
+    pub(super) fn withdraw_seen(&mut self, id: ConversationId, seen: &Seen) -> Result<()> {
+        let dirs: Vec<_> = self.snapshot().places(Root::Work, id).map(|place| place.dir.clone()).collect();
+        for dir in dirs {
+            if exists(self.store().disk(), &dir)?
+                && let Some(scratch) = self.writer.work_scratch()
+            {
+                let aside = scratch.set_aside(&dir)?;
+                self.keep_late(&dir, &aside, seen)?;
+                remove_tree(self.store().disk(), &aside)?;
+                self.remove_if_empty(&dir);
+            }
+        }
+        self.withdraw(id)
+    }
+
+    /// Keeps the files of a directory set aside, and of what lies beneath it, that are not as they were seen.
+    fn keep_late(&self, dir: &Path, aside: &Path, seen: &Seen) -> Result<()> {
+        for (&id, before) in seen {
+            let work = self.snapshot().get(id).and_then(|found| found.dirs().work);
+            let Some(Ok(rest)) = work.map(|work| work.strip_prefix(dir)) else { continue };
+            let there = aside.join(rest);
+            let now = self.stamps(&there)?;
+            let late = ManagedFile::ALL.into_iter().zip(before.iter().zip(&now)).filter(|(_, (was, is))| was != is);
+            let late = late.filter(|(_, (_, is))| is.is_some()).map(|(file, _)| PathBuf::from(file.name()));
+            let files = gather(self.store().disk(), &there, late)?;
+            if files.is_empty() {
+                continue;
+            }
+            let target = self.kept_name(id, "late-workspace")?;
+            if let Some(parent) = target.parent() {
+                make_dirs(self.store().disk(), parent)?;
+            }
+            self.writer.scratch().place(&target, &files)?;
+        }
+        Ok(())
+    }
+
+    fn stamps(&self, dir: &Path) -> Result<[Option<Stamp>; 3]> {
+        let mut stamps = [None; 3];
+        for file in ManagedFile::ALL {
+            stamps[file.index()] = stat_file(self.store().disk(), &managed(dir, file))?;
+        }
+        Ok(stamps)
     }
 
     /// Takes a conversation's copy, and whatever lies beneath it, out of the workspace. The caller has settled all of it.

@@ -39,6 +39,7 @@ impl Writer {
     fn hide(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Toggled> {
         let (guards, mut op) = self.begin_locked(false, wait, |snapshot| hidden_with(snapshot, id))?;
         // First everything is safe in the store, then the decision is written down, then files go.
+        let seen = op.look_at_work(guards.keys().copied())?;
         for guard in guards.values() {
             op.settle_whole(guard)?;
         }
@@ -59,7 +60,7 @@ impl Writer {
             }
         }
         for &below in std::iter::once(&id).chain(&descendants) {
-            op.withdraw(below)?;
+            op.withdraw_seen(below, &seen)?;
         }
         // What had nowhere else to go went along, and is still meant to be here.
         for &other in guards.keys().filter(|other| !subtree.contains(other)) {
