@@ -26,7 +26,7 @@ use crate::store::Store;
 pub(super) struct Operation<'w> {
     pub(super) writer: &'w Writer,
     snapshot: Snapshot,
-    ledger: Ledger,
+    /// The ledger as it is on disk; the snapshot has the one that is being written.
     saved: Ledger,
     tree_lock: Option<FileLock>,
     _ledger_lock: Option<FileLock>,
@@ -73,8 +73,8 @@ impl Writer {
         };
         let tree_lock = if structural { Some(self.file_lock(&layout.store.tree_lock())?) } else { None };
         let snapshot = self.store.snapshot()?;
-        let ledger = snapshot.ledger.clone();
-        Ok(Operation { writer: self, saved: ledger.clone(), ledger, snapshot, tree_lock, _ledger_lock: ledger_lock })
+        let saved = snapshot.ledger.clone();
+        Ok(Operation { writer: self, saved, snapshot, tree_lock, _ledger_lock: ledger_lock })
     }
 }
 
@@ -88,18 +88,16 @@ impl Operation<'_> {
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.snapshot.ledger
     }
 
     /// Remembers; what is remembered reaches the disk with [`Operation::save_ledger`].
     pub(super) fn remember(&mut self, id: ConversationId, entry: Entry) {
-        self.ledger.set(id, entry);
         self.snapshot.ledger.set(id, entry);
     }
 
     /// Forgets a conversation in the ledger.
     pub(super) fn forget(&mut self, id: ConversationId) {
-        self.ledger.forget(id);
         self.snapshot.ledger.forget(id);
     }
 
@@ -130,14 +128,14 @@ impl Operation<'_> {
 
     /// Brings the ledger to disk, if it has news.
     pub(super) fn save_ledger(&mut self) -> Result<()> {
-        if self.ledger == self.saved || self.store().layout.is_single_root() {
+        if *self.ledger() == self.saved || self.store().layout.is_single_root() {
             return Ok(());
         }
         let file = self.store().layout.projection_file();
         make_dirs(self.store().disk(), &self.store().layout.worktree_state())?;
-        let bytes = self.ledger.to_bytes().map_err(std::io::Error::other).context("encode", &file)?;
+        let bytes = self.ledger().to_bytes().map_err(std::io::Error::other).context("encode", &file)?;
         self.writer.scratch().replace(&file, &bytes)?;
-        self.saved = self.ledger.clone();
+        self.saved = self.ledger().clone();
         Ok(())
     }
 
@@ -319,8 +317,17 @@ impl Operation<'_> {
         move_dir(self.store().disk(), dir, &self.kept_name(id, label)?)
     }
 
+    /// Keeps these files among a conversation's losers.
+    pub(super) fn keep_files(&self, id: ConversationId, label: &str, files: &[NewFile]) -> Result<()> {
+        let target = self.kept_name(id, label)?;
+        if let Some(parent) = target.parent() {
+            make_dirs(self.store().disk(), parent)?;
+        }
+        self.writer.scratch().place(&target, files)
+    }
+
     /// A new name among a conversation's kept losers.
-    pub(super) fn kept_name(&self, id: ConversationId, label: &str) -> Result<PathBuf> {
+    fn kept_name(&self, id: ConversationId, label: &str) -> Result<PathBuf> {
         let time = crate::conflict::dirname(self.store().now());
         let owner = self.store().layout.store.conflicts().join(id.deciseconds().to_string());
         unused(self.store().disk(), &owner, OsStr::new(&format!("{time}_{label}")))

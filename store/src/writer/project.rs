@@ -52,7 +52,13 @@ impl Operation<'_> {
                 self.remove_if_empty(&dir);
             }
         }
-        self.withdraw(id)
+        self.update(id, |conversation| {
+            conversation.work = None;
+            if conversation.store.is_some() {
+                conversation.presence = StoragePresence::UserLocalOnly;
+            }
+        });
+        Ok(())
     }
 
     /// Keeps the files of a directory set aside, and of what lies beneath it, that are not as they were seen.
@@ -68,11 +74,7 @@ impl Operation<'_> {
             if files.is_empty() {
                 continue;
             }
-            let target = self.kept_name(id, "late-workspace")?;
-            if let Some(parent) = target.parent() {
-                make_dirs(self.store().disk(), parent)?;
-            }
-            self.writer.scratch().place(&target, &files)?;
+            self.keep_files(id, "late-workspace", &files)?;
         }
         Ok(())
     }
@@ -87,22 +89,7 @@ impl Operation<'_> {
 
     /// Takes a conversation's copy, and whatever lies beneath it, out of the workspace. The caller has settled all of it.
     pub(super) fn withdraw(&mut self, id: ConversationId) -> Result<()> {
-        let dirs: Vec<_> = self.snapshot().places(Root::Work, id).map(|place| place.dir.clone()).collect();
-        for dir in dirs {
-            if exists(self.store().disk(), &dir)?
-                && let Some(scratch) = self.writer.work_scratch()
-            {
-                scratch.discard(&dir)?;
-                self.remove_if_empty(&dir);
-            }
-        }
-        self.update(id, |conversation| {
-            conversation.work = None;
-            if conversation.store.is_some() {
-                conversation.presence = StoragePresence::UserLocalOnly;
-            }
-        });
-        Ok(())
+        self.withdraw_seen(id, &Seen::new())
     }
 
     /// Moves every copy in the workspace to where the tree wants it by now. Only directories move, and the ledger's lock
@@ -401,12 +388,7 @@ impl Operation<'_> {
                 there.push(file.name().into());
             }
         }
-        let files = gather(disk, dir, there)?;
-        let target = self.kept_name(id, "duplicate-workspace")?;
-        if let Some(parent) = target.parent() {
-            make_dirs(disk, parent)?;
-        }
-        self.writer.scratch().place(&target, &files)
+        self.keep_files(id, "duplicate-workspace", &gather(disk, dir, there)?)
     }
 
     /// Removes the children's directory that something was moved out of, once nothing is left in it.

@@ -65,7 +65,7 @@ impl Operation<'_> {
             .collect();
         kept.extend(parents.into_iter().map(|path| NewFile { path, content: NewContent::Dir }));
         kept.sort_by(|a, b| a.path.cmp(&b.path));
-        self.keep(guard, "files-workspace", &kept)
+        self.keep_files(guard.id(), "files-workspace", &kept)
     }
 
     /// Copies the workspace's unmanaged files that the store lacks into it. Returns those that cannot be: they are a
@@ -218,15 +218,7 @@ impl Operation<'_> {
             .iter()
             .filter_map(|&file| Some(NewFile::bytes(file.name(), bytes.file(file)?.bytes.clone())))
             .collect();
-        self.keep(guard, &format!("{unit}-{root}"), &files)
-    }
-
-    fn keep(&self, guard: &Guard, label: &str, files: &[NewFile]) -> Result<()> {
-        let target = self.kept_name(guard.id(), label)?;
-        if let Some(parent) = target.parent() {
-            make_dirs(self.store().disk(), parent)?;
-        }
-        self.writer.scratch().place(&target, files)
+        self.keep_files(guard.id(), &format!("{unit}-{root}"), &files)
     }
 
     /// Copies a conversation that only the workspace has into the store, as it is.
