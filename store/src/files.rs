@@ -103,16 +103,24 @@ impl<'a> Scratch<'a> {
     /// Removes what dead processes left behind. `is_alive` says whether a process is still there. What cannot be removed
     /// is in nobody's way.
     pub(crate) fn sweep(&self, is_alive: &dyn Fn(u32) -> bool) -> Result<()> {
-        for entry in entries(self.disk, &self.dir)? {
-            let owner = entry.name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse().ok());
-            if owner.is_some_and(|pid| pid != self.pid && !is_alive(pid)) {
-                let leftover = self.dir.join(&entry.name);
-                if let Err(error) = remove_tree(self.disk, &leftover) {
-                    tracing::debug!(%error, "a temporary stays behind");
-                }
+        for leftover in self.leftovers(is_alive)? {
+            if let Err(error) = remove_tree(self.disk, &leftover) {
+                tracing::debug!(%error, "a temporary stays behind");
             }
         }
         Ok(())
+    }
+
+    /// What dead processes left behind. Names begin with the number of the process they belong to; a name without one is
+    /// nobody's to remove.
+    pub(crate) fn leftovers(&self, is_alive: &dyn Fn(u32) -> bool) -> Result<Vec<PathBuf>> {
+        let mut left = entries(self.disk, &self.dir)?;
+        left.retain(|entry| {
+            let owner = entry.name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse().ok());
+            owner.is_some_and(|pid| pid != self.pid && !is_alive(pid))
+        });
+        left.sort();
+        Ok(left.into_iter().map(|entry| self.dir.join(entry.name)).collect())
     }
 
     /// Removes the scratch directory itself if nothing is in it.

@@ -38,6 +38,16 @@ pub struct Session {
     pub value: String,
 }
 
+impl Session {
+    /// Whether the terminal is still there, where that can be told.
+    pub fn is_there(&self) -> Option<bool> {
+        match self.source {
+            Source::Getsid => self.value.parse().ok().and_then(crate::lock::alive),
+            Source::Hwnd | Source::Env(_) => None,
+        }
+    }
+}
+
 /// Where a session's value comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {

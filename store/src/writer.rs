@@ -17,6 +17,7 @@ mod tidy;
 mod toggle;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 pub use create::Seed;
 pub use doctor::{Fixed, problems};
@@ -30,6 +31,7 @@ use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{Scratch, make_dirs};
 use crate::id::ConversationId;
+use crate::layout::WorkRoot;
 use crate::lock::{FileLock, Guard, Wait, alive};
 use crate::meta::{Meta, Parent};
 use crate::observe::{check, read_file};
@@ -57,6 +59,21 @@ impl Store {
             migrated.absorb(writer.import_all()?);
         }
         Ok((writer, migrated))
+    }
+}
+
+/// A process that cannot be told to be gone counts as there.
+fn may_be_alive(pid: u32) -> bool {
+    alive(pid.try_into().unwrap_or(0)) != Some(false)
+}
+
+impl Store {
+    /// Half-made things of processes that are gone; the next writer removes them.
+    pub fn leftovers(&self) -> Result<Vec<PathBuf>> {
+        let dirs = std::iter::once(self.layout.store.tmp()).chain(self.layout.work.as_ref().map(WorkRoot::tmp));
+        let scratches = dirs.map(|dir| Scratch::new(self.disk(), dir, self.around.pid));
+        let left: Result<Vec<_>> = scratches.map(|scratch| scratch.leftovers(&may_be_alive)).collect();
+        Ok(left?.into_iter().flatten().collect())
     }
 }
 
@@ -173,7 +190,7 @@ impl Writer {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         make_dirs(disk, &layout.store.conversations())?;
         for scratch in std::iter::once(self.scratch()).chain(self.work_scratch()) {
-            scratch.sweep(&|pid| alive(pid.try_into().unwrap_or(0)) != Some(false))?;
+            scratch.sweep(&may_be_alive)?;
         }
         if layout.is_single_root() {
             // Our state lies inside the project here; it is nobody else's business.

@@ -4,7 +4,7 @@ use jp_store::problem::What;
 use jp_store::writer::problems;
 use serde::Serialize;
 
-use super::leftovers::{Sessions, broken_link, orphans, scratch};
+use super::leftovers::{Sessions, broken_link, orphans};
 use super::status::Trouble;
 use crate::change::{change, count, whole};
 use crate::ctx::{Ctx, View};
@@ -149,7 +149,7 @@ fn look(view: &View) -> Result<Vec<Finding>> {
             "the next command that writes sets it, unless something else is in its place",
         ));
     }
-    for path in scratch(&view.store) {
+    for path in view.store.leftovers()? {
         let path = path.display().to_string();
         findings.push(oddity(
             None,

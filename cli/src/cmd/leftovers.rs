@@ -1,16 +1,14 @@
 //! What dead processes and closed terminals leave behind, as values. Looking changes nothing.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use jp_store::lock::{LockInfo, State, alive};
+use jp_store::lock::{LockInfo, State};
 use jp_store::session::{Mapping, stale};
 use jp_store::store::Store;
 use jp_store::{ConversationId, Error as StoreError};
 
-use super::session::is_there;
 use crate::ctx::View;
 use crate::error::Result;
 
@@ -42,7 +40,12 @@ impl Sessions {
 fn is_stale(view: &View, mapping: &Mapping) -> bool {
     let any = |is: &dyn Fn(ConversationId) -> bool| mapping.history().iter().any(|entry| is(entry.id()));
     let session = mapping.session();
-    stale(&session.source, is_there(session), any(&|id| view.snapshot.get(id).is_some()), any(&|id| view.is_locked(id)))
+    stale(
+        &session.source,
+        session.is_there(),
+        any(&|id| view.snapshot.get(id).is_some()),
+        any(&|id| view.is_locked(id)),
+    )
 }
 
 /// Lock files that nobody holds.
@@ -50,16 +53,6 @@ pub(crate) fn orphans(store: &Store) -> Result<Vec<LockInfo>> {
     let mut locks = store.locks().list()?;
     locks.retain(|lock| lock.state == State::Orphan);
     Ok(locks)
-}
-
-/// Half-written files of processes that are gone: what the next command that writes removes, and nothing else.
-pub(crate) fn scratch(store: &Store) -> Vec<PathBuf> {
-    let layout = store.layout();
-    let dirs = std::iter::once(layout.store.tmp()).chain(layout.work.as_ref().map(jp_store::layout::WorkRoot::tmp));
-    let names = dirs.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
-    let mut left: Vec<_> = names.map(|entry| entry.path()).filter(|path| is_left(path)).collect();
-    left.sort();
-    left
 }
 
 /// Why the link from the store to the project is not one; `None` when it is.
@@ -76,11 +69,4 @@ pub(crate) fn broken_link(store: &Store) -> Option<(PathBuf, String)> {
         Err(_) => "is not a link".to_owned(),
     };
     Some((link, why))
-}
-
-/// Scratch names begin with the number of the process they belong to. A name without one is nobody's to remove.
-fn is_left(path: &Path) -> bool {
-    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
-    pid.is_some_and(|pid| alive(pid) == Some(false))
 }

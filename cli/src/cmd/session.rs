@@ -4,7 +4,6 @@ mod clean;
 mod ls;
 mod show;
 
-use jp_store::lock::alive;
 use jp_store::session::{Session, Source};
 
 group! {
@@ -31,13 +30,5 @@ fn source(session: &Session) -> String {
         Source::Getsid => "getsid".to_owned(),
         Source::Hwnd => "hwnd".to_owned(),
         Source::Env(name) => name.clone(),
-    }
-}
-
-/// Whether the terminal is still there, where that can be told.
-pub(crate) fn is_there(session: &Session) -> Option<bool> {
-    match session.source {
-        Source::Getsid => session.value.parse().ok().and_then(alive),
-        Source::Hwnd | Source::Env(_) => None,
     }
 }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Writer;
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
-use crate::lock::alive;
-use crate::session::{Cleaned, Session, Source, World};
+use crate::session::{Cleaned, Session, World};
 
 /// What was cleaned up.
 #[derive(Debug, Default)]
@@ -34,16 +33,8 @@ impl Writer {
         let present = self.present()?;
         // A terminal may be on what was made after we looked: what is not there is looked for again.
         let on_disk = |id| present.contains(&id) || !matches!(self.present(), Ok(present) if !present.contains(&id));
-        let world = World { alive: &is_there, on_disk: &on_disk, locked: &|id| locks.holder(id).is_some() };
+        let world = World { alive: &Session::is_there, on_disk: &on_disk, locked: &|id| locks.holder(id).is_some() };
         let write = |path: &Path, bytes: &[u8]| self.scratch().replace(path, bytes).map(drop);
         self.store.sessions().clean(&world, &write)
-    }
-}
-
-/// Whether a terminal is still there, where that can be told.
-fn is_there(session: &Session) -> Option<bool> {
-    match session.source {
-        Source::Getsid => session.value.parse().ok().and_then(alive),
-        Source::Hwnd | Source::Env(_) => None,
     }
 }

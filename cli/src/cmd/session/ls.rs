@@ -4,7 +4,7 @@ use jp_store::session::{Entry, Session};
 use jp_store::time::rfc3339;
 use serde::Serialize;
 
-use super::{is_there, source};
+use super::source;
 use crate::ctx::Ctx;
 use crate::error::{Exit, Result};
 use crate::ui::{Column, Table, ago, clean};
@@ -50,7 +50,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
         let active = mapping.active(&|id| view.standing(id));
         let used = mapping.history().first().map(Entry::activated_at);
         let title = active.and_then(|id| view.snapshot.get(id)).and_then(|it| it.title());
-        let alive = is_there(session);
+        let alive = session.is_there();
         table.row([
             if current(session) { ">" } else { "" }.into(),
             clean(&session.value).into(),
