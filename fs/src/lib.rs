@@ -1,0 +1,7 @@
+//! The store as a filesystem: what a mount answers, and the FUSE host at its edge.
+//!
+//! Everything but `host` knows neither the kernel nor its library, and can be used in process.
+
+pub mod mount;
+
+pub use mount::{Options, Session};
