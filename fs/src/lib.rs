@@ -2,6 +2,12 @@
 //!
 //! Everything but `host` knows neither the kernel nor its library, and can be used in process.
 
+pub mod backing;
+pub mod catalog;
+pub mod draft;
+pub mod error;
+pub mod inodes;
 pub mod mount;
+pub mod node;
 
 pub use mount::{Options, Session};
