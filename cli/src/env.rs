@@ -83,6 +83,7 @@ impl Env {
             pid: self.pid,
             session: self.session.clone(),
             clock: self.clock.clone(),
+            covered: Arc::new(|_| false),
         }
     }
 
