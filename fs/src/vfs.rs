@@ -285,15 +285,6 @@ impl Vfs {
         self.outbox.send(stale);
     }
 
-    /// Changes what is known of a conversation, and lets the names follow.
-    fn update(&self, id: ConversationId, change: impl FnOnce(&mut Item)) {
-        let mut catalog = self.catalog.write();
-        let Some(mut item) = catalog.get(id).cloned() else { return };
-        change(&mut item);
-        let stale = catalog.apply(id, Some(item));
-        drop(catalog);
-        self.tell(stale);
-    }
 
     /// A file of the store looks like this by our own doing: when the watch tells of it, that is no news.
     fn note_own(&self, path: &Path) {

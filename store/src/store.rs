@@ -168,7 +168,7 @@ impl Store {
 
     /// The worktree's ledger with its journal. One that was made for another `.jp` directory, or does not parse, counts
     /// as none.
-    pub(crate) fn read_ledger(&self) -> Result<Ledger> {
+    pub fn read_ledger(&self) -> Result<Ledger> {
         let workspace = self.identity()?;
         let (file, journal) = (self.layout.projection_file(), self.layout.journal_file());
         let mut tries = 0;

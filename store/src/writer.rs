@@ -9,6 +9,7 @@ mod archive;
 mod create;
 mod doctor;
 mod gc;
+mod keep;
 mod migrate;
 mod note;
 mod operation;

@@ -28,7 +28,6 @@ pub(super) enum Outcome {
 }
 
 /// Rooms and locks of the conversations a change touches; the locks go first.
-#[derive(Debug)]
 pub(super) struct Hold {
     guards: Vec<Guard>,
     _rooms: Vec<ArcMutexGuard<parking_lot::RawMutex, ()>>,
