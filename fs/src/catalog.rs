@@ -210,11 +210,15 @@ impl Catalog {
             return Vec::new();
         }
         if let (Some(old), Some(new)) = (self.items.get(&id), &new)
-            && old.name != new.name
+            && (&old.name, &old.title) != (&new.name, &new.title)
             && let Some(name) = old.name.to_str()
         {
-            let former = Former { name: name.to_owned(), title: old.title.clone() };
-            self.add_former(id, former);
+            // The title may be seen to change before the name does; a name stands for the title it is the slug of.
+            let fits = id.dirname(old.title.as_deref()) == name;
+            if fits || (old.name != new.name && self.former_title(id, &old.name).is_none()) {
+                let former = Former { name: name.to_owned(), title: old.title.clone() };
+                self.add_former(id, former);
+            }
         }
         let mut affected: BTreeSet<_> = self.kids.get(&id).into_iter().flatten().copied().collect();
         affected.extend(self.line(id));
@@ -243,7 +247,11 @@ impl Catalog {
             let root = self.items.get(&id).map(|item| item.partition).filter(|_| self.tree_parent(id).is_none());
             for partition in Partition::ALL {
                 let roots = &mut self.roots[partition as usize];
-                if root == Some(partition) { roots.insert(id) } else { roots.remove(&id) };
+                if root == Some(partition) {
+                    roots.insert(id)
+                } else {
+                    roots.remove(&id)
+                };
             }
         }
         self.differences(before)

@@ -135,11 +135,7 @@ mod tests {
             (io(libc::ENOENT).into(), libc::ENOENT, false),
             (jp_store::Error::Locked { id, holder: None }.into(), libc::EBUSY, false),
             (jp_store::Error::Refused("a circle".into()).into(), libc::EINVAL, false),
-            (
-                jp_store::Error::Unprojected { id, source: Box::new(io(libc::EDQUOT)) }.into(),
-                libc::EDQUOT,
-                true,
-            ),
+            (jp_store::Error::Unprojected { id, source: Box::new(io(libc::EDQUOT)) }.into(), libc::EDQUOT, true),
         ] {
             assert_eq!((error.errno(), error.is_failure()), (errno, failure), "{error}");
         }

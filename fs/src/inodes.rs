@@ -5,16 +5,23 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use crate::node::Node;
+use crate::node::{Node, ROOT};
 
 /// The numbers in use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Inodes {
     /// Numbers that do not stand for what is computed from them.
     bound: HashMap<u64, Node>,
     by_node: HashMap<Node, u64>,
     /// How many lookups the kernel has not forgotten yet.
     lookups: HashMap<u64, u64>,
+}
+
+impl Default for Inodes {
+    /// The kernel knows the top without ever looking it up.
+    fn default() -> Self {
+        Self { bound: HashMap::new(), by_node: HashMap::new(), lookups: HashMap::from([(ROOT, 1)]) }
+    }
 }
 
 impl Inodes {

@@ -176,16 +176,14 @@ impl Session {
         let (outbox, inbox) = teller::post();
         let (watch, waker) = Watch::begin(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
         let watching = watch.is_watching();
-        let rules = Rules {
-            read_only: options.read_only,
-            all: options.all,
-            strict: options.strict,
-            xattrs: options.xattrs,
-        };
-        let vfs = Vfs::new(writer, Arc::new(RealBacking), ground.reached.clone(), rules, outbox.clone()).map_err(|error| match error {
-            crate::error::FsError::Store(error) => Error::Store(error),
-            error => Error::Refused(error.to_string()),
-        })?;
+        let rules =
+            Rules { read_only: options.read_only, all: options.all, strict: options.strict, xattrs: options.xattrs };
+        let vfs = Vfs::new(writer, Arc::new(RealBacking), ground.reached.clone(), rules, outbox.clone()).map_err(
+            |error| match error {
+                crate::error::FsError::Store(error) => Error::Store(error),
+                error => Error::Refused(error.to_string()),
+            },
+        )?;
         let vfs = Arc::new(vfs);
         let served = fuse::mount(vfs.clone(), point, options).map_err(io("mount on"))?;
         let (ended, ending) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
@@ -272,7 +270,9 @@ impl Session {
         }
         let store = self.ground.store(false)?;
         let (writer, _) = store.writer()?;
-        let _ = wait; let _ = writer; Ok(Vec::new())
+        let _ = wait;
+        let _ = writer;
+        Ok(Vec::new())
     }
 }
 

@@ -19,7 +19,7 @@ mod save;
 mod xattr;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ struct Sight {
 #[derive(Debug)]
 struct Fresh {
     maker: u32,
-    made: BTreeSet<OsString>,
+    made: BTreeSet<PathBuf>,
 }
 
 /// Tells one state of a file from another.
@@ -284,7 +284,6 @@ impl Vfs {
         drop(touched);
         self.outbox.send(stale);
     }
-
 
     /// A file of the store looks like this by our own doing: when the watch tells of it, that is no news.
     fn note_own(&self, path: &Path) {

@@ -103,6 +103,11 @@ fn meanings() {
     assert!(stale.contains(&Stale::Name(Node::Children(Dir::Root), "5-new".into())));
     check(&catalog, Dir::Root, "5-title", Meaning::Alias(id(5)));
     assert_eq!(catalog.former_title(id(5), OsStr::new("5-title")), Some(Some("title")));
+    // The title is seen to change before the name.
+    let between = Item { title: Some("newest".to_owned()), ..catalog.get(id(5)).unwrap().clone() };
+    catalog.apply(id(5), Some(between.clone()));
+    catalog.apply(id(5), Some(Item { name: "5-newest".into(), ..between }));
+    assert_eq!(catalog.former_title(id(5), OsStr::new("5-new")), Some(Some("new")));
 }
 
 #[test]

@@ -169,7 +169,16 @@ impl Filesystem for Host {
         }
     }
 
-    fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, _rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
         if mode & libc::S_IFMT != libc::S_IFREG {
             return reply.error(Errno::EPERM);
         }
@@ -334,14 +343,7 @@ impl Filesystem for Host {
             });
             // Gone since the listing was taken.
             let Ok(attr) = entered else { continue };
-            let full = reply.add(
-                INodeNo(attr.number),
-                listed.cookie,
-                &listed.name,
-                &LONG,
-                &told(&attr),
-                Generation(0),
-            );
+            let full = reply.add(INodeNo(attr.number), listed.cookie, &listed.name, &LONG, &told(&attr), Generation(0));
             if full {
                 if !dots {
                     self.vfs.forget(attr.number, 1);

@@ -119,8 +119,7 @@ impl Vfs {
     }
 
     pub(super) fn attr_at(&self, path: &std::path::Path) -> Result<Attr> {
-        let Stat { kind, size, mtime, atime, mode, uid, gid, .. } =
-            self.backing.stat(path).context("look at", path)?;
+        let Stat { kind, size, mtime, atime, mode, uid, gid, .. } = self.backing.stat(path).context("look at", path)?;
         Ok(Attr { number: 0, kind, size, mtime, atime, mode, uid, gid })
     }
 

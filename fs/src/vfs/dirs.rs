@@ -1,7 +1,7 @@
 //! Directories that are made: conversations brought back, conversations that arrive, directories of the user's own.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
 use jp_store::error::Context as _;
@@ -36,7 +36,7 @@ impl Vfs {
         let dir = self.node(parent)?;
         if let Node::Conversation(id) = &dir
             && name == CONVERSATIONS
-            && self.is_masked(caller, *id, name)
+            && self.is_masked(caller, *id, Path::new(name))
         {
             self.made(&dir, name);
             return self.enter(&Node::Children(Dir::Of(*id)));
@@ -185,7 +185,10 @@ impl Vfs {
             let catalog = self.catalog.read();
             catalog.ids().filter(|&id| catalog.get(id).is_some_and(|item| item.pending)).collect()
         };
-        pending.into_iter().map(|id| Arrival { id: id.to_string(), needs: self.needs(id).unwrap_or_default() }).collect()
+        pending
+            .into_iter()
+            .map(|id| Arrival { id: id.to_string(), needs: self.needs(id).unwrap_or_default() })
+            .collect()
     }
 
     fn needs(&self, id: ConversationId) -> Option<String> {

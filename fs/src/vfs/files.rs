@@ -226,9 +226,7 @@ impl Vfs {
 
     /// A name was made in a directory.
     pub(super) fn made(&self, dir: &Node, name: &OsStr) {
-        if let Node::Conversation(id) = dir {
-            self.unmask(*id, name);
-        }
+        self.unmask(dir, name);
         self.touch(dir);
     }
 }

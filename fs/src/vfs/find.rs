@@ -68,7 +68,7 @@ impl Vfs {
             Node::Children(at) => Ok(self.find_child(caller, *at, name)),
             Node::Conversation(id) => {
                 self.shown(*id)?;
-                if self.is_masked(caller, *id, name) {
+                if self.is_masked(caller, *id, Path::new(name)) {
                     return Ok((None, false));
                 }
                 if name == CONVERSATIONS {
@@ -76,7 +76,13 @@ impl Vfs {
                 }
                 Ok((self.inside(*id, PathBuf::from(name)), true))
             }
-            Node::Own(id, inner) => Ok((self.inside(*id, inner.join(name)), true)),
+            Node::Own(id, inner) => {
+                let inner = inner.join(name);
+                match self.is_masked(caller, *id, &inner) {
+                    true => Ok((None, false)),
+                    false => Ok((self.inside(*id, inner), true)),
+                }
+            }
             Node::Scratch(home, inner) => Ok((Some(Node::Scratch(*home, inner.join(name))), true)),
             Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => Err(FsError::NotDir),
         }
@@ -136,17 +142,22 @@ impl Vfs {
         inner.to_str().is_some_and(|inner| item.hidden.contains(inner))
     }
 
-    /// Whether a name of a conversation is not there for the program that has just made the directory.
-    pub(super) fn is_masked(&self, caller: Caller, id: ConversationId, name: &OsStr) -> bool {
+    /// Whether a path of a conversation is not there for the program that has just made the directory.
+    pub(super) fn is_masked(&self, caller: Caller, id: ConversationId, inner: &Path) -> bool {
         let fresh = self.fresh.lock();
-        let Some(fresh) = fresh.get(&id).filter(|fresh| !fresh.made.contains(name)) else { return false };
+        let Some(fresh) = fresh.get(&id).filter(|fresh| !fresh.made.contains(inner)) else { return false };
         fresh.maker == caller.process()
     }
 
-    /// The program that made the directory has made this name in it.
-    pub(super) fn unmask(&self, id: ConversationId, name: &OsStr) {
-        if let Some(fresh) = self.fresh.lock().get_mut(&id) {
-            fresh.made.insert(name.to_owned());
+    /// The program that made the directory has made this name in it, or in a directory beneath it.
+    pub(super) fn unmask(&self, dir: &Node, name: &OsStr) {
+        let (id, inner) = match dir {
+            Node::Conversation(id) => (id, PathBuf::from(name)),
+            Node::Own(id, inner) => (id, inner.join(name)),
+            _ => return,
+        };
+        if let Some(fresh) = self.fresh.lock().get_mut(id) {
+            fresh.made.insert(inner);
         }
     }
 

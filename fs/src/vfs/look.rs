@@ -66,7 +66,10 @@ impl Vfs {
         let mut noticed = Noticed { names: true, books: true, ..Noticed::default() };
         let dirs: Vec<_> = {
             let catalog = self.catalog.read();
-            catalog.ids().filter_map(|id| Some((id, catalog.get(id).filter(|item| !item.pending)?.dir.clone()))).collect()
+            catalog
+                .ids()
+                .filter_map(|id| Some((id, catalog.get(id).filter(|item| !item.pending)?.dir.clone())))
+                .collect()
         };
         let mut sight = self.sight.lock();
         let first = sight.marks.is_empty();
@@ -176,9 +179,8 @@ impl Vfs {
         let mut stale = Vec::new();
         let gone: Vec<_> = {
             let catalog = self.catalog.read();
-            let gone = |id: &ConversationId| {
-                !found.contains_key(id) && catalog.get(*id).is_some_and(|item| !item.pending)
-            };
+            let gone =
+                |id: &ConversationId| !found.contains_key(id) && catalog.get(*id).is_some_and(|item| !item.pending);
             catalog.ids().filter(gone).collect()
         };
         for id in gone {

@@ -33,13 +33,7 @@ pub enum Rename {
 
 impl Vfs {
     /// Renames.
-    pub fn rename(
-        &self,
-        caller: Caller,
-        from: (u64, &OsStr),
-        to: (u64, &OsStr),
-        how: Rename,
-    ) -> Result<()> {
+    pub fn rename(&self, caller: Caller, from: (u64, &OsStr), to: (u64, &OsStr), how: Rename) -> Result<()> {
         self.writable()?;
         check_name(from.1)?;
         check_name(to.1)?;
@@ -91,9 +85,7 @@ impl Vfs {
             (_, true) => self.move_dir(caller, &source, &target)?,
             (_, false) => self.move_file(caller, &source, &target)?,
         }
-        if let Node::Conversation(id) = &new_dir {
-            self.unmask(*id, to.1);
-        }
+        self.unmask(&new_dir, to.1);
         self.touch(&old_dir);
         self.touch(&new_dir);
         Ok(())

@@ -104,7 +104,13 @@ impl Vfs {
     }
 
     /// A managed file is made that was not there, or was hidden here: it begins empty, and the store keeps what it has.
-    pub(super) fn create_managed(&self, caller: Caller, id: ConversationId, file: ManagedFile, mode: u32) -> Result<()> {
+    pub(super) fn create_managed(
+        &self,
+        caller: Caller,
+        id: ConversationId,
+        file: ManagedFile,
+        mode: u32,
+    ) -> Result<()> {
         let hold = self.hold(caller, &[&Node::Managed(id, file)])?;
         if hold.guards.is_empty() {
             let path = self.path(&Node::Managed(id, file))?;
@@ -299,7 +305,8 @@ impl Vfs {
             return true;
         }
         let (Some(Ok(old)), Ok(new)) = (old.map(Meta::parse), Meta::parse(new)) else { return true };
-        let shape = |meta: &Meta| (meta.title().map(ToOwned::to_owned), meta.parent(), meta.origin().map(str::to_owned));
+        let shape =
+            |meta: &Meta| (meta.title().map(ToOwned::to_owned), meta.parent(), meta.origin().map(str::to_owned));
         shape(&old) != shape(&new) || matches!(new.parent(), Parent::Garbage(_))
     }
 
