@@ -81,7 +81,7 @@ impl Vfs {
         };
         match known {
             Some(item) => self.bring_back(caller, id, &item, at, name)?,
-            None => self.begin_arrival(id, at, name)?,
+            None => self.begin_arrival(caller, id, at, name)?,
         }
         Ok(id)
     }
@@ -110,7 +110,7 @@ impl Vfs {
     }
 
     /// A new conversation is pending until its metadata and its events are there and good.
-    fn begin_arrival(&self, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
+    fn begin_arrival(&self, caller: Caller, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
         let dir = self.arrival_dir(id);
         let note = Note {
             name: name.to_string_lossy().into_owned(),
@@ -119,6 +119,7 @@ impl Vfs {
         };
         self.write_note(id, &note)?;
         self.backing.make_dir(&dir, 0o755).context("make directory", &dir)?;
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), made: Default::default() });
         self.insert_arrival(id, note);
         Ok(())
     }
