@@ -446,13 +446,11 @@ fn told(attr: &Attr) -> FileAttr {
         blocks: attr.size.div_ceil(512),
         atime: time(attr.atime),
         mtime,
-        // The last change of the content is the last change that is kept anywhere.
-        ctime: mtime,
+        ctime: time(attr.ctime),
         crtime: mtime,
         kind: kind(attr.kind),
         perm: (attr.mode & 0o7777) as u16,
-        // One for directories too: that is how filesystems say that they do not count them.
-        nlink: 1,
+        nlink: attr.links,
         uid: attr.uid,
         gid: attr.gid,
         rdev: 0,
@@ -463,7 +461,18 @@ fn told(attr: &Attr) -> FileAttr {
 
 /// A name that the kernel may take for absent until it is told otherwise.
 fn nothing() -> FileAttr {
-    told(&Attr { number: 0, kind: Kind::File, size: 0, mtime: 0, atime: 0, mode: 0, uid: 0, gid: 0 })
+    told(&Attr {
+        number: 0,
+        kind: Kind::File,
+        size: 0,
+        mtime: 0,
+        atime: 0,
+        ctime: 0,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        links: 0,
+    })
 }
 
 fn kind(kind: Kind) -> FileType {
