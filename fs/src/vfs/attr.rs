@@ -145,8 +145,10 @@ impl Vfs {
     }
 
     pub(super) fn attr_at(&self, path: &std::path::Path) -> Result<Attr> {
-        let Stat { kind, size, mtime, atime, mode, uid, gid, .. } = self.backing.stat(path).context("look at", path)?;
-        Ok(Attr { number: 0, kind, size, mtime, atime, mode, uid, gid })
+        let Stat { kind, size, mtime, atime, ctime, mode, uid, gid, .. } =
+            self.backing.stat(path).context("look at", path)?;
+        // One for directories too: that is how filesystems say that they do not count.
+        Ok(Attr { number: 0, kind, size, mtime, atime, ctime, mode, uid, gid, links: 1 })
     }
 
     /// A directory of conversations is like the store's.
