@@ -24,9 +24,9 @@ pub(crate) use self::launch::{detached, launch};
 use self::notify::notify;
 use crate::control::{self, Answer, Request, Served};
 use crate::ctx::Ctx;
-use crate::error::{Error, Exit, Kind, Result};
+use crate::error::{Error, Exit, Result};
 use crate::mounts::{Known, Record, StateDir};
-use crate::process;
+use crate::{mountinfo, process};
 
 /// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
 /// time as long until we end.
@@ -178,11 +178,14 @@ fn turn(state: &StateDir) -> Result<Turn> {
             Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path, &error)),
             Err(TryLockError::WouldBlock) => {}
         }
-        match state.known().filter(|known| known.alive() && known.status().is_some()) {
+        // One that is detached lives on while somebody is in it, but shows nothing any more.
+        let mounted = |known: &Known| mountinfo::is_ours_mounted(&known.record.point);
+        match state.known().filter(|known| known.alive() && mounted(known) && known.status().is_some()) {
             Some(known) => return Ok(Turn::Theirs(known)),
             None if Instant::now() > until => {
-                return Err(Error::new(Kind::Locked, "another `jp mount` of this worktree is on its way")
-                    .hint(format!("see {} for what it does", state.log().display())));
+                return Err(Error::no("the process behind this worktree's last mount has not ended")
+                    .hint("somebody may still be in it; `jp status` names the process")
+                    .hint(format!("its log is {}", state.log().display())));
             }
             None => std::thread::sleep(RETRY),
         }
