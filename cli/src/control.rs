@@ -229,7 +229,7 @@ mod tests {
             self.0.lock().unwrap().push(request);
             match request {
                 Request::Status => {
-                    let status = Status { staleness: "watching".into(), shown: 3, arrivals: Vec::new() };
+                    let status = Status { staleness: "watching".into(), shown: 3, ..Status::default() };
                     Answer { status: Some(status), ..Answer::done() }
                 }
                 Request::Refresh => Answer::done(),

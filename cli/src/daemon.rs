@@ -87,7 +87,7 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     wait(&session, &events);
     notify(ctx.env, "STOPPING=1");
     tracing::info!("unmounted {}", job.point.display());
-    end(ctx, job, &state, &behind)
+    end(ctx, &state, &behind)
 }
 
 /// The first thing about a mount that others see.
@@ -109,9 +109,9 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
 }
 
 /// Everything is on disk, and the last thing others see of it is that it is gone.
-fn end(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Behind) -> Result<Exit> {
+fn end(ctx: &Ctx<'_>, state: &StateDir, behind: &Behind) -> Result<Exit> {
     let finished = behind.session.finish().map_err(Error::from);
-    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, job) } else { Ok(()) };
+    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, &behind.session) } else { Ok(()) };
     state.forget();
     for error in [finished.as_ref().err(), followed.as_ref().err()].into_iter().flatten() {
         tracing::error!("{error}: {}", error.causes.join(": "));
@@ -121,13 +121,12 @@ fn end(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Behind) -> Result<Ex
     finished.and(followed).map(|()| Exit::DONE)
 }
 
-/// The real files follow what was changed while they were covered.
-fn follow(_ctx: &Ctx<'_>, _job: &Job) -> Result<()> {
-    real_files_follow_with_the_next_write()
-}
-
-/// A stub: `Writer::uncover` takes its place.
-fn real_files_follow_with_the_next_write() -> Result<()> {
+/// The real files follow what was changed while they were covered. What cannot is named, and follows with a later write.
+fn follow(ctx: &Ctx<'_>, session: &Session) -> Result<()> {
+    let patience = ctx.patience()?;
+    for left in session.follow(&patience.wait())? {
+        tracing::warn!("a real file does not follow: {left}");
+    }
     Ok(())
 }
 
