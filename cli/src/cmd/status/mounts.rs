@@ -29,6 +29,8 @@ pub(crate) struct Mount {
     staleness: Option<String>,
     shown: Option<usize>,
     arrivals: Vec<Arrival>,
+    /// What of the real files is not in the store, and so is not shown.
+    refused: Vec<String>,
 }
 
 /// A save that is not in the store.
@@ -78,6 +80,7 @@ impl Mount {
             version: Some(record.version.clone()),
             shown: status.as_ref().map(|status| status.shown),
             staleness: status.as_ref().map(|status| status.staleness.clone()),
+            refused: status.as_ref().map(|status| status.refused.clone()).unwrap_or_default(),
             arrivals: status.map(|status| status.arrivals).unwrap_or_default(),
         }
     }
@@ -95,6 +98,7 @@ impl Mount {
             staleness: None,
             shown: None,
             arrivals: Vec::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -109,7 +113,9 @@ impl Mount {
             process.into_iter().chain([manner]).chain(shown).chain(self.options.iter().cloned()).collect()
         };
         let arrivals = self.arrivals.iter().map(|one| ("arriving", format!("{} still needs {}", one.id, one.needs)));
-        std::iter::once(("mount", format!("{} ({})", self.point, about.join(", ")))).chain(arrivals).collect()
+        let refused = self.refused.iter().map(|left| ("covered", format!("not in the store, and not shown: {left}")));
+        let mount = ("mount", format!("{} ({})", self.point, about.join(", ")));
+        std::iter::once(mount).chain(arrivals).chain(refused).collect()
     }
 }
 
