@@ -84,10 +84,17 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     }
     notify(ctx.env, "READY=1");
     watch_session(session.clone(), send);
-    wait(&session, &events);
+    let ended = wait(&session, &events);
     notify(ctx.env, "STOPPING=1");
+    // A Ctrl-C has had its effect.
+    ctx.signals.forget();
+    let result = if ended { end(ctx, &behind) } else { abandon(session) };
+    state.forget();
+    if let Err(error) = &result {
+        tracing::error!("{}", error.whole());
+    }
     tracing::info!("unmounted {}", job.point.display());
-    end(ctx, &state, &behind)
+    result.map(|()| Exit::DONE)
 }
 
 /// The first thing about a mount that others see.
@@ -108,17 +115,23 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
     Ok(record)
 }
 
-/// Everything is on disk, and the last thing others see of it is that it is gone.
-fn end(ctx: &Ctx<'_>, state: &StateDir, behind: &Behind) -> Result<Exit> {
+/// Everything is on disk.
+fn end(ctx: &Ctx<'_>, behind: &Behind) -> Result<()> {
     let finished = behind.session.finish().map_err(Error::from);
     let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, &behind.session) } else { Ok(()) };
-    state.forget();
-    for error in [finished.as_ref().err(), followed.as_ref().err()].into_iter().flatten() {
-        tracing::error!("{error}: {}", error.causes.join(": "));
+    finished.and(followed)
+}
+
+/// Ends although somebody is still in the mount. What is left to do waits for them, and we do not: drafts are on disk a
+/// moment after every save, and the real files follow with the next mount or write.
+fn abandon(session: Arc<Session>) -> Result<()> {
+    tracing::warn!("somebody is still in the mount; it ends all the same");
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(session.finish()));
+    match receive.recv_timeout(Duration::from_secs(1)) {
+        Ok(finished) => finished.map_err(Error::from),
+        Err(_) => Ok(()),
     }
-    // A Ctrl-C has had its effect, which is that all ended well.
-    ctx.signals.forget();
-    finished.and(followed).map(|()| Exit::DONE)
 }
 
 /// The real files follow what was changed while they were covered. What cannot is named, and follows with a later write.
@@ -220,11 +233,11 @@ fn watch_session(session: Arc<Session>, send: Sender<Event>) {
     });
 }
 
-/// Waits for the mount to end, and ends it when told to.
-fn wait(session: &Session, events: &Receiver<Event>) {
+/// Waits for the mount to end, and ends it when told to. Says whether it did end.
+fn wait(session: &Session, events: &Receiver<Event>) -> bool {
     match events.recv() {
         Ok(Event::Stop) => {}
-        Ok(Event::Ended) | Err(_) => return,
+        Ok(Event::Ended) | Err(_) => return true,
     }
     tracing::info!("told to end");
     let begun = Instant::now();
@@ -238,11 +251,11 @@ fn wait(session: &Session, events: &Receiver<Event>) {
             }
         }
         match events.recv_timeout(RETRY) {
-            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(Event::Stop) | Err(RecvTimeoutError::Timeout) => {}
         }
     }
-    tracing::warn!("somebody is still in the mount; it ends all the same");
+    false
 }
 
 /// Why a system does not mount, where we can guess.
