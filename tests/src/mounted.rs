@@ -155,7 +155,7 @@ impl Mounted {
 
     /// Whether the kernel has a mount at the mount point, dead or alive.
     pub fn is_mounted(&self) -> bool {
-        self.mounts() > 0
+        mount_points().contains(&self.point())
     }
 
     /// The process that serves the mount, as `mount.json` has it.
@@ -374,12 +374,6 @@ impl Mounted {
         command
     }
 
-    fn mounts(&self) -> usize {
-        let point = self.point();
-        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        table.lines().filter(|line| line.split(' ').nth(4).is_some_and(|at| Path::new(at) == point)).count()
-    }
-
     /// Runs a command with its output in files, because a daemon that keeps a pipe open would be waited for.
     fn attempt(&self, mut command: Command, limit: Duration) -> Result<Output, String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -428,7 +422,7 @@ impl Drop for Mounted {
         let pid = self.daemon();
         let mut unmount = self.command("jp");
         unmount.args(["unmount", "--lazy", "--no-export"]);
-        if self.is_mounted() {
+        if self.is_mounted() || pid.is_some_and(is_jp) {
             // What this does not manage is done by force below.
             let _ = self.attempt(unmount, Duration::from_secs(10));
         }
@@ -437,10 +431,11 @@ impl Drop for Mounted {
         {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
-        for _ in 0..self.mounts() {
+        // A test may have mounted elsewhere. Whoever shares the environment goes down with it.
+        for point in mount_points().into_iter().filter(|point| point.starts_with(self.workspace.env().root())) {
             let (program, flags) = if geteuid().is_root() { ("umount", "-l") } else { ("fusermount3", "-uz") };
             let mut detach = Command::new(program);
-            detach.arg(flags).arg(self.point());
+            detach.arg(flags).arg(point);
             let _ = self.attempt(detach, Duration::from_secs(10));
         }
     }
@@ -564,9 +559,16 @@ fn give(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn is_alive(pid: i32) -> bool {
+/// Where something is mounted, once for each time.
+fn mount_points() -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from).collect()
+}
+
+/// Whether a process runs; one that nobody has waited for yet has ended all the same.
+pub fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name is in parentheses and may hold anything; the state follows it. A zombie has ended.
+    // The name is in parentheses and may hold anything; the state follows it.
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
 
