@@ -151,21 +151,30 @@ fn merging() {
         git(m, "init --quiet");
         commit(m, "base");
         git(m, "checkout --quiet -b theirs");
-        m.sh("sed -i 's/Weekend/Their/' \"$D/metadata.json\"");
+        m.sh("sed -i 's/Question 0/Their question/' \"$D/events.json\"; sed -i 's/Third/Fourth/' \"$C/metadata.json\"");
         commit(m, "theirs");
         git(m, "checkout --quiet main");
-        m.sh("sed -i 's/Weekend/Our/' \"$D/metadata.json\"");
+        m.sh("sed -i 's/Question 0/Our question/' \"$D/events.json\"");
         commit(m, "ours");
         let before = m.store();
         let told = m.script("cd \"$P\" && git merge theirs").fails_with(1);
         assert!(told.stdout.contains("CONFLICT"), "{}", told.told());
-        // Markers are the worktree's; the store keeps a document.
-        m.sh("grep -q '<<<<<<<' -r . || grep -q Their -r .");
-        m.check_store();
-        assert!(m.store().len() >= before.len());
+        // Markers are the worktree's; the store keeps the last document. What merged is there.
+        m.sh("grep -q '^<<<<<<<' \"$D/events.json\"");
+        assert!(m.text(ids::D, "events.json").contains("Our question"));
+        assert_eq!(m.says(ids::C, "title"), "Fourth thoughts");
+        let drafts = m.status("drafts");
+        assert!(drafts.len() == 1 && drafts[0]["file"] == "events.json" && drafts[0]["line"].is_u64(), "{drafts:#?}");
         git(m, "merge --abort");
         assert_eq!(m.store(), before);
         clean(m);
         assert_eq!(m.status("drafts"), [] as [Value; 0]);
+
+        m.script("cd \"$P\" && git merge --quiet theirs").fails_with(1);
+        m.sh("sed -i '/^<<<<<<</d; /^=======/,/^>>>>>>>/d' \"$D/events.json\"");
+        assert_eq!(m.status("drafts"), [] as [Value; 0], "a resolution is a save");
+        commit(m, "merged");
+        assert!(m.text(ids::D, "events.json").contains("Our question"));
+        m.check_store();
     });
 }
