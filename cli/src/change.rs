@@ -9,6 +9,7 @@ use jp_store::{ConversationId, Error as StoreError};
 
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Kind, Result};
+use crate::mounts;
 use crate::ui::{Ui, clean};
 
 /// A store that is being changed.
@@ -46,6 +47,8 @@ pub(crate) fn with_migration<T>(
         }
         Err(error) => ctx.ui.warn(&format!("not everything was tidied up: {}", whole(&error))),
     }
+    // Work that failed may have changed something before it did.
+    mounts::refresh(change.writer.store().layout());
     result
 }
 
@@ -82,6 +85,18 @@ impl Change<'_> {
         }
         Ok((done, worst))
     }
+}
+
+/// Copies into the store what only the workspace has; tells it with what getting ready did.
+pub(crate) fn import_all(change: &Change<'_>, mut migrated: Migrated) -> Result<Migrated> {
+    let rest = change.writer.import_all()?;
+    migrated.imported.extend(rest.imported);
+    for left in rest.refused {
+        if !migrated.refused.contains(&left) {
+            migrated.refused.push(left);
+        }
+    }
+    Ok(migrated)
 }
 
 /// This terminal, or what to do about having none.
@@ -129,7 +144,7 @@ pub(crate) fn migration(migrated: &Migrated, done: bool) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn tell_migration(ui: &Ui, migrated: &Migrated) {
+pub(crate) fn tell_migration(ui: &Ui, migrated: &Migrated) {
     if let Some(text) = migration(migrated, true) {
         ui.note(&format!("Migration: {text}."));
     }

@@ -46,8 +46,10 @@ mod leftovers;
 mod lock;
 mod man;
 mod migrate;
+mod mount;
 mod session;
 mod status;
+mod unmount;
 
 commands! {
     /// Everything `jp` does.
@@ -55,6 +57,9 @@ commands! {
         #[command(visible_aliases = ["c", "conversations"])]
         Conversation => conversation,
         Init => init,
+        Mount => mount,
+        #[command(visible_alias = "umount")]
+        Unmount => unmount,
         Status => status,
         Doctor => doctor,
         Migrate => migrate,

@@ -109,6 +109,20 @@ impl View {
         Ok(self.snapshot.find(id)?)
     }
 
+    /// Where a conversation is to be looked at and edited.
+    pub(crate) fn path(&self, conversation: &Conversation) -> PathBuf {
+        self.workspace_path(conversation).unwrap_or_else(|| conversation.path().to_owned())
+    }
+
+    /// Where the project shows a conversation: its copy in the workspace, or what a mount has in its place.
+    pub(crate) fn workspace_path(&self, conversation: &Conversation) -> Option<PathBuf> {
+        match &conversation.work {
+            Some(place) => Some(place.dir.clone()),
+            None if self.store.layout().covered => self.snapshot.shown_dir(self.store.layout(), conversation.id),
+            None => None,
+        }
+    }
+
     /// The terminal's active conversation.
     pub(crate) fn active(&self) -> Option<ConversationId> {
         self.mapping.as_ref()?.active(&|id| self.standing(id))

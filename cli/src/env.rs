@@ -31,6 +31,8 @@ pub struct Env {
     pub color: bool,
     /// The width of the terminal, where somebody knows it.
     pub columns: Option<usize>,
+    /// Where the service manager wants to be told that we are ready.
+    pub notify_socket: Option<OsString>,
     /// Which of the three streams are terminals.
     pub terminals: Terminals,
     /// This process.
@@ -68,6 +70,7 @@ impl Env {
             temp_dir: std::env::temp_dir(),
             color: wants_color(&var),
             columns: columns(&var).or_else(terminal_width),
+            notify_socket: var("NOTIFY_SOCKET"),
             terminals,
             pid: std::process::id(),
             clock: Arc::new(Timestamp::now),
@@ -83,6 +86,7 @@ impl Env {
             pid: self.pid,
             session: self.session.clone(),
             clock: self.clock.clone(),
+            covered: Arc::new(crate::mountinfo::is_ours_mounted),
         }
     }
 

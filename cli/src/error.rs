@@ -52,6 +52,18 @@ impl Kind {
     }
 }
 
+impl From<Exit> for Kind {
+    fn from(exit: Exit) -> Self {
+        match exit.0 {
+            2 => Self::Usage,
+            3 => Self::Locked,
+            4 => Self::Damaged,
+            130 => Self::Interrupted,
+            _ => Self::No,
+        }
+    }
+}
+
 /// A failure: what happened, why, and what to do next.
 #[derive(Debug)]
 pub(crate) struct Error {
@@ -134,12 +146,25 @@ impl From<StoreError> for Error {
             StoreError::Locked { .. } => told
                 .hint("`jp lock ls` shows who holds what, and since when")
                 .hint("JP_LOCK_DURATION says how long to wait: `JP_LOCK_DURATION=2m jp …`"),
+            StoreError::Io { source, .. } if source.raw_os_error() == Some(nix::errno::Errno::ENOTCONN as i32) => told
+                .hint("the process behind this mount is gone")
+                .hint("`jp mount` mounts it again, `jp unmount` clears it away"),
             StoreError::Io { .. }
             | StoreError::Invalid { .. }
             | StoreError::Malformed { .. }
             | StoreError::Interrupted
             | StoreError::Refused(_)
             | StoreError::Unprojected { .. } => told,
+        }
+    }
+}
+
+impl From<jp_fs::mount::Error> for Error {
+    fn from(error: jp_fs::mount::Error) -> Self {
+        match error {
+            jp_fs::mount::Error::Store(error) => error.into(),
+            jp_fs::mount::Error::Io { verb, path, source } => Self::io(verb, &path, &source),
+            jp_fs::mount::Error::Refused(reason) => Self::no(reason),
         }
     }
 }

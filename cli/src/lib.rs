@@ -6,9 +6,15 @@
 mod args;
 mod change;
 mod cmd;
+mod control;
 mod ctx;
+mod daemon;
+mod drafts;
 mod env;
 mod error;
+mod mountinfo;
+mod mounts;
+mod process;
 mod signal;
 mod target;
 #[cfg(test)]

@@ -41,6 +41,7 @@ impl Project {
             temp_dir: root.join("tmp"),
             color: false,
             columns: None,
+            notify_socket: None,
             terminals: Terminals::default(),
             pid: std::process::id(),
             clock: Arc::new(move || now),

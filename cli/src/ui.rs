@@ -6,6 +6,7 @@
 mod ago;
 mod ask;
 mod clean;
+mod log;
 mod table;
 mod trace;
 
@@ -21,7 +22,9 @@ use serde::Serialize;
 pub(crate) use self::ago::ago;
 use self::clean::clean_json;
 pub(crate) use self::clean::{clean, clean_block};
+pub(crate) use self::log::Log;
 pub(crate) use self::table::{Cell, Column, Look, Table};
+pub(crate) use self::trace::{install as install_trace, install_log};
 use crate::args::{Color, Format, Global};
 use crate::env::{Env, Terminals};
 use crate::error::{Error, Exit, Kind, Result};

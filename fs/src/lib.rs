@@ -2,6 +2,17 @@
 //!
 //! Everything but `host` knows neither the kernel nor its library, and can be used in process.
 
+pub mod backing;
+pub mod caller;
+pub mod catalog;
+pub mod draft;
+pub mod error;
+mod host;
+pub mod inodes;
 pub mod mount;
+pub mod node;
+pub mod teller;
+pub mod vfs;
+mod watch;
 
 pub use mount::{Options, Session};

@@ -1,10 +1,29 @@
-//! A mount from its beginning to its end.
+//! A mount from its beginning to its end: the store is made ready, the kernel is greeted, and a few threads do what has to
+//! be done beside answering.
 
-use std::path::Path;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use jp_store::store::Surroundings;
+use jp_store::lock::Wait;
+use jp_store::store::{Store, Surroundings};
+use jp_store::writer::Writer;
+use parking_lot::{Condvar, Mutex};
+
+use crate::backing::RealBacking;
+use crate::host::fuse;
+use crate::teller::{self, Outbox};
+use crate::vfs::{Rules, Vfs};
+use crate::watch::{Waker, Watch};
+
+/// How often drafts are looked after: twice in the time they may take to reach the disk.
+const TENDING: Duration = Duration::from_millis(100);
+/// How long somebody who asks for a fresh look waits at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,9 +56,9 @@ pub enum Error {
         /// What was attempted.
         verb: &'static str,
         /// On what.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// What the system says.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// There is nothing that could be mounted.
     #[error("{0}")]
@@ -55,6 +74,9 @@ pub struct Status {
     pub shown: usize,
     /// Conversations that have begun to arrive, and what each still needs.
     pub arrivals: Vec<Arrival>,
+    /// What of the real files could not be taken into the store when the mount began, and why.
+    #[serde(default)]
+    pub refused: Vec<String>,
 }
 
 /// A new conversation that is not whole yet.
@@ -68,38 +90,235 @@ pub struct Arrival {
 
 /// A live mount. The kernel is served from its own threads.
 #[derive(Debug)]
-pub struct Session {}
+pub struct Session {
+    vfs: Arc<Vfs>,
+    point: PathBuf,
+    outbox: Outbox,
+    waker: Waker,
+    watching: bool,
+    refused: Vec<String>,
+    ended: Arc<Flag>,
+    ending: Arc<Flag>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    ground: Ground,
+}
+
+/// What the mount stands on.
+#[derive(Debug)]
+struct Ground {
+    around: Surroundings,
+    start: PathBuf,
+    /// The real directory beneath the mount, held from before it was covered.
+    _under: OwnedFd,
+    /// How its files are reached without going through the mount.
+    reached: PathBuf,
+}
+
+/// Something that becomes true once.
+#[derive(Debug, Default)]
+struct Flag {
+    is: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Flag {
+    fn set(&self) {
+        *self.is.lock() = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut is = self.is.lock();
+        while !*is {
+            if self.changed.wait_until(&mut is, until).timed_out() {
+                return *is;
+            }
+        }
+        true
+    }
+}
 
 impl Session {
     /// Mounts the projection of the workspace at or above `start` on `point`, which is a directory. When this returns the
     /// tree can be listed.
     pub fn begin(around: Surroundings, start: &Path, point: &Path, options: &Options) -> Result<Arc<Self>, Error> {
-        let _ = (around, start, point, options);
-        Err(Error::Refused("not yet".to_owned()))
+        let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
+        let under = open_dir(point).map_err(io("open"))?;
+        let reached = PathBuf::from(format!("/proc/self/fd/{}", under.as_raw_fd()));
+        let ground = Ground { around, start: start.to_owned(), _under: under, reached };
+        let plain = ground.store(false)?;
+        if plain.layout().is_single_root() {
+            return Err(Error::Refused("there is no user-local storage, so there is nothing to mount".to_owned()));
+        }
+        let home = plain.layout().storage.join(jp_store::layout::CONVERSATIONS);
+        let covers = home == point || home.canonicalize().is_ok_and(|home| home == point);
+        let (writer, refused) = if covers {
+            let (writer, _) = plain.writer()?;
+            let covered = writer.import_all()?;
+            (ground.store(true)?.writer()?.0, covered.refused)
+        } else {
+            let (writer, migrated) = Store::open(ground.around.clone(), start)?.writer()?;
+            let imported = writer.import_all()?;
+            (writer, migrated.refused.into_iter().chain(imported.refused).collect())
+        };
+        Self::serve(writer, ground, point, options, refused)
+    }
+
+    fn serve(
+        writer: Writer,
+        ground: Ground,
+        point: &Path,
+        options: &Options,
+        refused: Vec<String>,
+    ) -> Result<Arc<Self>, Error> {
+        let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
+        let (outbox, inbox) = teller::post();
+        let (watch, waker) = Watch::begin(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
+        let watching = watch.is_watching();
+        let rules =
+            Rules { read_only: options.read_only, all: options.all, strict: options.strict, xattrs: options.xattrs };
+        let vfs = Vfs::new(writer, Arc::new(RealBacking), ground.reached.clone(), rules, outbox.clone()).map_err(
+            |error| match error {
+                crate::error::FsError::Store(error) => Error::Store(error),
+                error => Error::Refused(error.to_string()),
+            },
+        )?;
+        let vfs = Arc::new(vfs);
+        let served = fuse::mount(vfs.clone(), point, options).map_err(io("mount on"))?;
+        let (ended, ending) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
+        let kernel = fuse::Told(served.notifier());
+        let session = Self {
+            vfs: vfs.clone(),
+            point: point.to_owned(),
+            outbox,
+            waker,
+            watching,
+            refused,
+            ended: ended.clone(),
+            ending: ending.clone(),
+            threads: Mutex::default(),
+            ground,
+        };
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let handle = thread::Builder::new().name(name.to_owned()).spawn(work).map_err(io("serve"))?;
+            session.threads.lock().push(handle);
+            Ok::<_, Error>(())
+        };
+        let serving = Box::new(move || {
+            if let Err(error) = served.run() {
+                tracing::error!(%error, "the mount ended badly");
+            }
+            ended.set();
+        });
+        spawn("jp-serve", serving)?;
+        let told = vfs.clone();
+        spawn("jp-tell", Box::new(move || inbox.run(&told, &kernel)))?;
+        let watched = vfs.clone();
+        spawn("jp-watch", Box::new(move || watch.run(&watched)))?;
+        spawn("jp-tend", Box::new(move || tend(&vfs, &ending)))?;
+        Ok(Arc::new(session))
     }
 
     /// Looks at the store again and tells the kernel what changed; when this returns it has been told.
-    pub fn refresh(&self) {}
+    pub fn refresh(&self) {
+        if !self.waker.look(PATIENCE) || !self.outbox.flush(PATIENCE) {
+            tracing::warn!("a fresh look takes long");
+        }
+    }
 
     /// How things stand.
     pub fn status(&self) -> Status {
-        Status::default()
+        Status {
+            staleness: if self.watching { "watching" } else { "polling" }.to_owned(),
+            shown: self.vfs.count_shown(),
+            arrivals: self.vfs.arrivals(),
+            refused: self.refused.clone(),
+        }
     }
 
     /// Takes the mount away. Fails with `EBUSY` while somebody is in it, unless `lazy`.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
-        let _ = lazy;
-        Ok(())
+        unmount(&self.point, lazy).map_err(|source| Error::Io { verb: "unmount", path: self.point.clone(), source })
     }
 
     /// Whether the mount has ended, whoever ended it; waits for that at most so long.
     pub fn wait(&self, limit: Duration) -> bool {
-        let _ = limit;
-        true
+        self.ended.wait(limit)
     }
 
     /// Brings drafts to disk and ends the threads. To be called once the mount is gone.
     pub fn finish(&self) -> Result<(), Error> {
+        self.waker.end();
+        self.outbox.end();
+        self.ending.set();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the mount panicked");
+            }
+        }
+        self.vfs.tend_drafts();
+        self.vfs.keep_former();
+        self.vfs.writer().fold()?;
         Ok(())
+    }
+
+    /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].
+    pub fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error> {
+        if !self.vfs.writer().store().layout().covered {
+            return Ok(Vec::new());
+        }
+        let store = self.ground.store(false)?;
+        let (writer, _) = store.writer()?;
+        let _ = wait;
+        let _ = writer;
+        Ok(Vec::new())
+    }
+}
+
+impl Ground {
+    fn store(&self, covered: bool) -> Result<Store, Error> {
+        Ok(Store::open_with_work(self.around.clone(), &self.start, self.reached.clone(), covered)?)
+    }
+}
+
+/// Looks after drafts and after what was given for a while.
+fn tend(vfs: &Vfs, ending: &Flag) {
+    let mut round = 0_u32;
+    while !ending.wait(TENDING) {
+        vfs.tend_drafts();
+        vfs.end_fresh();
+        round = round.wrapping_add(1);
+        if round.is_multiple_of(20) {
+            vfs.keep_former();
+        }
+    }
+}
+
+fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    use nix::fcntl::{OFlag, open};
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(path, flags, nix::sys::stat::Mode::empty()).map_err(io::Error::from)
+}
+
+/// Takes a mount away: by ourselves where that is allowed, else by way of the program that is allowed to.
+pub fn unmount(point: &Path, lazy: bool) -> io::Result<()> {
+    use nix::errno::Errno;
+    use nix::mount::{MntFlags, umount2};
+    let flags = MntFlags::UMOUNT_NOFOLLOW | if lazy { MntFlags::MNT_DETACH } else { MntFlags::empty() };
+    match umount2(point, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::EPERM) => {
+            let mut command = Command::new("fusermount3");
+            command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(point);
+            let output = command.output()?;
+            if output.status.success() {
+                return Ok(());
+            }
+            let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let busy = text.contains("busy");
+            Err(if busy { io::Error::from_raw_os_error(libc::EBUSY) } else { io::Error::other(text) })
+        }
+        Err(error) => Err(error.into()),
     }
 }

@@ -7,12 +7,11 @@ use crate::disk::Disk;
 use crate::error::Result;
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
-use crate::ledger::Ledger;
 use crate::meta::Meta;
 use crate::observe::{Dirs, Flaw, Observed, UnitBytes, glance};
 use crate::presence::{Projection, StoragePresence};
 use crate::problem::{Problem, What};
-use crate::reconcile::{Root, Unit};
+use crate::reconcile::{Base, Root, Unit};
 use crate::scan::Place;
 use crate::time::Timestamp;
 
@@ -76,14 +75,12 @@ impl Conversation {
     }
 
     /// One unit on both sides, with what is to be done about it.
-    pub(crate) fn observe(&self, disk: &dyn Disk, unit: Unit, ledger: &Ledger) -> Result<Observed> {
-        let base = ledger.get(self.id).and_then(|entry| entry.base.as_ref());
+    pub(crate) fn observe(&self, disk: &dyn Disk, unit: Unit, base: Option<&Base>) -> Result<Observed> {
         Observed::of(disk, unit, self.dirs(), base)
     }
 
     /// The stream from the copy that is current, and what is wrong with copies that were passed over.
-    pub(crate) fn stream(&self, disk: &dyn Disk, ledger: &Ledger) -> Result<(Option<UnitBytes>, Vec<Problem>)> {
-        let base = ledger.get(self.id).and_then(|entry| entry.base.as_ref());
+    pub(crate) fn stream(&self, disk: &dyn Disk, base: Option<&Base>) -> Result<(Option<UnitBytes>, Vec<Problem>)> {
         let first = glance(disk, Unit::Stream, self.dirs(), base)?;
         let mut problems = Vec::new();
         for root in [first, first.other()] {

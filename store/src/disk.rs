@@ -82,6 +82,10 @@ pub trait Disk: Send + Sync + Debug {
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
     /// Brings a directory's entries to disk.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Adds bytes to the end of a file, making it if it is not there. Nothing is brought to disk.
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Brings a file's bytes to disk.
+    fn sync_file(&self, path: &Path) -> io::Result<()>;
     /// Opens a file for locking, making it if it is not there. It is neither truncated nor followed through a link.
     fn open_lock(&self, path: &Path) -> io::Result<File>;
     /// Opens a lock file that is there, for writing where that is allowed and for reading otherwise. It is never made,
@@ -151,6 +155,17 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        OpenOptions::new().append(true).create(true).custom_flags(flags).open(path)?.write_all(bytes)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        // NONBLOCK, because a pipe in the file's place would hang a reader.
+        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        OpenOptions::new().read(true).custom_flags(flags).open(path)?.sync_all()
     }
 
     fn open_existing_lock(&self, path: &Path) -> io::Result<File> {

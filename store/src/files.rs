@@ -55,11 +55,15 @@ impl<'a> Scratch<'a> {
 
     /// As [`Scratch::replace`]; a file that is not there yet gets these permission bits.
     pub(crate) fn replace_or_make(&self, path: &Path, bytes: &[u8], new: u32) -> Result<bool> {
-        let mode = match self.disk.read(path) {
-            Ok(contents) if contents.bytes == bytes => return Ok(false),
-            Ok(contents) => contents.stat.mode,
-            Err(error) if is_absent(&error) => new,
-            Err(error) => return Err(error).context("read", path),
+        let mode = match self.disk.stat(path) {
+            // Another size is news enough; a long file is not read to be replaced.
+            Ok(stat) if stat.kind == Kind::File && stat.size != bytes.len() as u64 => stat.mode,
+            _ => match self.disk.read(path) {
+                Ok(contents) if contents.bytes == bytes => return Ok(false),
+                Ok(contents) => contents.stat.mode,
+                Err(error) if is_absent(&error) => new,
+                Err(error) => return Err(error).context("read", path),
+            },
         };
         let tmp = self.name()?;
         let written = self.disk.write_new(&tmp, bytes, mode).context("write", &tmp);

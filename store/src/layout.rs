@@ -27,8 +27,11 @@ pub struct Layout {
     pub store: StoreRoot,
     /// Other silos of the same workspace, not yet merged into the store.
     pub siblings: Vec<StoreRoot>,
-    /// The workspace's conversations; `None` when there is no user-local storage and the workspace is the only root.
+    /// The workspace's conversations; `None` when there is no user-local storage and the workspace is the only root, and
+    /// while they are covered: what there is no path to is neither looked at nor touched.
     pub work: Option<WorkRoot>,
+    /// Whether something is mounted over the workspace's conversations. Its real files follow when that ends.
+    pub covered: bool,
     /// Names this worktree's own state within the store.
     pub worktree: String,
 }
@@ -36,7 +39,18 @@ pub struct Layout {
 impl Layout {
     /// Whether the workspace is the only root.
     pub fn is_single_root(&self) -> bool {
-        self.work.is_none()
+        self.work.is_none() && !self.covered
+    }
+
+    /// The same workspace with something mounted over its conversations. One that is the only root stays as it is.
+    pub fn cover(self) -> Self {
+        let covered = self.work.is_some();
+        Self { work: None, covered: self.covered || covered, ..self }
+    }
+
+    /// Where the project shows its conversations, as real files or through a mount.
+    pub fn shown(&self) -> WorkRoot {
+        WorkRoot { conversations: self.storage.join(CONVERSATIONS) }
     }
 
     /// The name that new conversations carry as their origin: the worktree's directory name.
@@ -54,7 +68,12 @@ impl Layout {
         self.worktree_state().join("projection.json")
     }
 
-    /// Guards the projection file and the workspace's tree of directories.
+    /// What changed in the projection since its file was written.
+    pub fn journal_file(&self) -> PathBuf {
+        self.worktree_state().join("journal")
+    }
+
+    /// Guards the projection file, its journal and the workspace's tree of directories.
     pub fn projection_lock(&self) -> PathBuf {
         self.worktree_state().join("projection.lock")
     }

@@ -1,7 +1,7 @@
 //! What one worktree remembers: which conversations it is meant to show, and what the last reconcile left behind. The
 //! content of `projection.json` as a value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,9 @@ pub struct Ledger {
     /// The `.jp` directory it was made for; a ledger of another directory is void.
     #[serde(default)]
     workspace: Option<Identity>,
+    /// The last writer here was a mount, so the real files may be behind.
+    #[serde(default)]
+    pub covered: bool,
     #[serde(default)]
     conversations: BTreeMap<ConversationId, Entry>,
 }
@@ -35,19 +38,29 @@ impl From<Stat> for Identity {
 }
 
 /// What is remembered of one conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Whether it is meant to be here.
     pub intent: Projection,
     /// What the last reconcile left behind; `None` when it has not been here since the intent was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
+    /// Files of it that are not shown in this worktree, as paths relative to its directory. The store has them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hidden: BTreeSet<String>,
+}
+
+impl Entry {
+    /// Meant to be here or not, and nothing else known.
+    pub fn new(intent: Projection) -> Self {
+        Self { intent, base: None, hidden: BTreeSet::new() }
+    }
 }
 
 impl Ledger {
     /// An empty ledger for this directory.
     pub fn new(workspace: Identity) -> Self {
-        Self { workspace: Some(workspace), conversations: BTreeMap::new() }
+        Self { workspace: Some(workspace), ..Self::default() }
     }
 
     /// The ledger in these bytes, if they are one and it was made for this directory.
@@ -58,7 +71,11 @@ impl Ledger {
 
     /// As bytes: one line for each conversation, so that a person can read it and a diff is short.
     pub fn to_bytes(&self) -> serde_json::Result<Vec<u8>> {
-        let mut out = format!("{{\n\"workspace\": {},\n\"conversations\": {{", serde_json::to_string(&self.workspace)?);
+        let mut out = format!("{{\n\"workspace\": {},\n", serde_json::to_string(&self.workspace)?);
+        if self.covered {
+            out.push_str("\"covered\": true,\n");
+        }
+        out.push_str("\"conversations\": {");
         for (i, (id, entry)) in self.conversations.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
             out.push_str(&format!("{comma}\n\"{}\": {}", id.deciseconds(), serde_json::to_string(entry)?));
@@ -74,7 +91,19 @@ impl Ledger {
 
     /// Remembers; `true` if that is news.
     pub fn set(&mut self, id: ConversationId, entry: Entry) -> bool {
-        self.conversations.insert(id, entry) != Some(entry)
+        let news = self.get(id) != Some(&entry);
+        self.conversations.insert(id, entry);
+        news
+    }
+
+    /// Everything that is remembered, by id.
+    pub fn entries(&self) -> impl Iterator<Item = (ConversationId, &Entry)> {
+        self.conversations.iter().map(|(&id, entry)| (id, entry))
+    }
+
+    /// What is remembered of a conversation, to be changed; where nothing is, it is not meant to be here.
+    pub(crate) fn entry(&mut self, id: ConversationId) -> &mut Entry {
+        self.conversations.entry(id).or_insert_with(|| Entry::new(Projection::LocalOnly))
     }
 
     /// Forgets a conversation; `true` if it was known.
@@ -98,8 +127,9 @@ mod tests {
         let entry = Entry {
             intent: Projection::Projected,
             base: Some(Base { files: [file, FileBase::default(), FileBase::default()], taken: 5 }),
+            hidden: ["notes/plan \"b\".md", "events.json"].map(String::from).into(),
         };
-        assert!(ledger.set(id, entry));
+        assert!(ledger.set(id, entry.clone()));
         assert!(!ledger.set(id, entry));
         let bytes = ledger.to_bytes().unwrap();
         assert_eq!(Ledger::parse(&bytes, here), Some(ledger.clone()));
@@ -107,6 +137,9 @@ mod tests {
         assert_eq!(Ledger::parse(b"{", here), None);
         let cut = &bytes[..bytes.len() / 2];
         assert_eq!(Ledger::parse(cut, here), None);
+        ledger.covered = true;
+        assert_eq!(Ledger::parse(&ledger.to_bytes().unwrap(), here), Some(ledger.clone()));
+        ledger.covered = false;
         assert!(ledger.forget(id));
         assert_eq!(Ledger::parse(&ledger.to_bytes().unwrap(), here), Some(Ledger::new(here)));
     }

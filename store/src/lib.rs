@@ -10,6 +10,7 @@ pub mod error;
 pub mod events;
 mod files;
 pub mod id;
+pub mod journal;
 pub mod json;
 pub mod layout;
 pub mod ledger;

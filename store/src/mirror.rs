@@ -81,6 +81,12 @@ impl Mirror {
         }
     }
 
+    /// As [`Mirror::follow`], for a conversation that is put beneath this parent whatever its file says.
+    pub fn place(&mut self, id: ConversationId, meta: &Meta, parent: Option<ConversationId>) -> bool {
+        let origin = meta.origin().or(self.origin(id)).map(ToOwned::to_owned);
+        self.set(id, Link { parent, origin })
+    }
+
     /// Forgets a conversation. `true` if it was known.
     pub fn forget(&mut self, id: ConversationId) -> bool {
         self.conversations.remove(&id).is_some()

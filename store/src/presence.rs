@@ -74,6 +74,14 @@ pub fn intent(facts: Facts) -> Projection {
     }
 }
 
+/// Both at once where the workspace's real files are covered: what is remembered is all there is.
+pub fn covered(remembered: Option<Projection>) -> (StoragePresence, Projection) {
+    match remembered.unwrap_or(Projection::LocalOnly) {
+        Projection::LocalOnly => (StoragePresence::UserLocalOnly, Projection::LocalOnly),
+        Projection::Projected => (StoragePresence::Projected, Projection::Projected),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::mirror::Mirror;
 use crate::presence::Projection;
 use crate::problem::{Problem, What};
-use crate::reconcile::Root;
+use crate::reconcile::{Base, Root};
 use crate::scan::Place;
 use crate::tree::Tree;
 
@@ -24,6 +24,8 @@ pub struct Snapshot {
     conversations: BTreeMap<ConversationId, Conversation>,
     /// By partition; grown when first asked for.
     trees: OnceLock<[Tree; 2]>,
+    /// Whether the workspace's real files were left out of it, because something is mounted over them.
+    covered: bool,
     problems: Vec<Problem>,
     /// What this worktree remembers.
     pub ledger: Ledger,
@@ -110,6 +112,28 @@ impl Snapshot {
         let tree = self.tree(conversation.partition);
         let projected = |id| self.get(id).is_some_and(|conversation| conversation.intent == Projection::Projected);
         projected(id) && tree.ancestors(id).all(projected)
+    }
+
+    /// Whether this worktree has a conversation to show: as real files, or through the mount that covers them.
+    pub fn is_shown(&self, id: ConversationId) -> bool {
+        if self.covered { self.is_visible(id) } else { self.get(id).is_some_and(|found| found.work.is_some()) }
+    }
+
+    /// What both copies of a conversation are measured against. None while the real files are covered: the copy nobody
+    /// looks at is not one that was removed.
+    pub(crate) fn base(&self, id: ConversationId) -> Option<&Base> {
+        if self.covered { None } else { self.ledger.get(id)?.base.as_ref() }
+    }
+
+    /// Where a visible conversation is shown in the project, nested by the tree of its partition.
+    pub fn shown_dir(&self, layout: &Layout, id: ConversationId) -> Option<PathBuf> {
+        let conversation = self.get(id).filter(|_| self.is_visible(id))?;
+        let line: Vec<_> = self.tree(conversation.partition).ancestors(id).collect();
+        let mut dir = layout.shown().partition(conversation.partition);
+        for above in line.into_iter().rev() {
+            dir = children_dir(&dir.join(self.get(above)?.name()));
+        }
+        Some(dir.join(conversation.name()))
     }
 
     /// Where the tree wants a conversation in the workspace; `None` while an ancestor is not there.

@@ -11,21 +11,29 @@ use crate::conversation::Conversation;
 use crate::disk::Disk;
 use crate::error::{Context as _, Result};
 use crate::events::Stream;
+use crate::journal::{self, Footing};
 use crate::json::{self, JsonError};
 use crate::layout::Layout;
 use crate::ledger::{Identity, Ledger};
 use crate::lock::{Holder, LockDir};
 use crate::mirror::Mirror;
-use crate::observe::UnitBytes;
+use crate::observe::{UnitBytes, read_file};
 use crate::problem::{Problem, What};
 use crate::reconcile::ManagedFile;
+use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
 use crate::snapshot::Snapshot;
 use crate::time::Timestamp;
 use crate::workspace::{Workspace, WorkspaceId};
 
+/// How often the ledger is read again when it is written anew meanwhile.
+const PATIENCE: usize = 16;
+
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Tells whether something is mounted over a directory.
+pub type Cover = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// What the store needs to know of the world it is opened in.
 #[derive(Clone)]
@@ -40,6 +48,8 @@ pub struct Surroundings {
     pub session: Option<Session>,
     /// The time.
     pub clock: Clock,
+    /// Whether something is mounted over this directory.
+    pub covered: Cover,
 }
 
 impl fmt::Debug for Surroundings {
@@ -72,6 +82,20 @@ impl Store {
 
     fn of(around: Surroundings, workspace: Workspace) -> Result<Self> {
         let layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
+        let covered = (around.covered)(&layout.shown().conversations);
+        let layout = if covered { layout.cover() } else { layout };
+        Ok(Self { around, workspace, layout })
+    }
+
+    /// As [`Store::open`], for whoever mounts something over the workspace's conversations and knows better than the
+    /// system whether they are covered. Their real files are reached at `work`, beneath the mount.
+    pub fn open_with_work(around: Surroundings, start: &Path, work: PathBuf, covered: bool) -> Result<Self> {
+        let workspace = Workspace::find(&*around.disk, start)?;
+        let mut layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
+        if let Some(root) = &mut layout.work {
+            root.conversations = work;
+        }
+        let layout = if covered { layout.cover() } else { layout };
         Ok(Self { around, workspace, layout })
     }
 
@@ -105,7 +129,7 @@ impl Store {
 
     /// The events of a conversation and its base configuration, from the copy that is current.
     pub fn stream(&self, snapshot: &Snapshot, conversation: &Conversation) -> Result<StreamBytes> {
-        let (bytes, problems) = conversation.stream(self.disk(), &snapshot.ledger)?;
+        let (bytes, problems) = conversation.stream(self.disk(), snapshot.base(conversation.id))?;
         let (events, base_config) = match bytes {
             Some(bytes) => (take(&bytes, ManagedFile::Events), take(&bytes, ManagedFile::BaseConfig)),
             None => (None, None),
@@ -115,7 +139,7 @@ impl Store {
 
     /// The locks.
     pub fn locks(&self) -> LockDir {
-        let fallback = self.layout.work.as_ref().map(|_| self.layout.storage.join("locks"));
+        let fallback = (!self.layout.is_single_root()).then(|| self.layout.storage.join("locks"));
         LockDir::new(self.around.disk.clone(), self.layout.store.locks(), fallback, self.layout.store.borrowed())
     }
 
@@ -142,19 +166,43 @@ impl Store {
         &*self.around.disk
     }
 
-    /// The worktree's ledger. One that was made for another `.jp` directory, or does not parse, counts as none.
-    pub(crate) fn read_ledger(&self) -> Result<Ledger> {
-        let identity = self.identity()?;
-        let file = self.layout.projection_file();
-        match self.disk().read(&file) {
-            Ok(contents) => Ok(Ledger::parse(&contents.bytes, identity).unwrap_or_else(|| Ledger::new(identity))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ledger::new(identity)),
-            Err(error) => Err(error).context("read", &file),
+    /// The worktree's ledger with its journal. One that was made for another `.jp` directory, or does not parse, counts
+    /// as none.
+    pub fn read_ledger(&self) -> Result<Ledger> {
+        let workspace = self.identity()?;
+        let (file, journal) = (self.layout.projection_file(), self.layout.journal_file());
+        let mut tries = 0;
+        loop {
+            let contents = read_file(self.disk(), &file)?;
+            let footing = Footing::new(workspace, contents.as_ref().map(|contents| contents.stat));
+            let lines = read_file(self.disk(), &journal)?;
+            // Whoever wrote the ledger anew between the two reads has removed the journal of the one that was read.
+            tries += 1;
+            if footing != self.footing()? && tries < PATIENCE {
+                continue;
+            }
+            let parsed = contents.and_then(|contents| Ledger::parse(&contents.bytes, workspace));
+            let mut ledger = parsed.unwrap_or_else(|| Ledger::new(workspace));
+            journal::replay(&mut ledger, lines.as_ref().map_or(&[], |lines| &lines.bytes), footing);
+            // Whoever writes this down wrote beneath a mount.
+            ledger.covered |= self.layout.covered;
+            return Ok(ledger);
         }
     }
 
+    /// What a line of the journal written now is written on top of.
+    pub(crate) fn footing(&self) -> Result<Footing> {
+        let file = self.layout.projection_file();
+        let ledger = match self.disk().stat(&file) {
+            Ok(stat) => Some(stat),
+            Err(error) if is_absent(&error) => None,
+            Err(error) => return Err(error).context("look at", &file),
+        };
+        Ok(Footing::new(self.identity()?, ledger))
+    }
+
     /// The mirror, with what the siblings' mirrors add.
-    pub(crate) fn read_mirror(&self) -> Result<Mirror> {
+    pub fn mirror(&self) -> Result<Mirror> {
         self.look_at_mirror().map(|(mirror, _)| mirror)
     }
 

@@ -124,6 +124,7 @@ impl Workspace {
             store,
             siblings,
             work,
+            covered: false,
         })
     }
 

@@ -4,20 +4,25 @@
 //! The order of locks: conversations by ascending id, then the worktree's ledger, then the tree. The ledger's lock also
 //! guards the workspace's directories, which move when a parent does.
 
+mod adopt;
 mod archive;
 mod create;
 mod doctor;
 mod gc;
+mod keep;
 mod migrate;
+mod note;
 mod operation;
 mod project;
 mod remove;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod tidy;
 mod toggle;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use create::Seed;
 pub use doctor::{Fixed, problems};
@@ -27,11 +32,11 @@ pub use remove::Strategy;
 pub use tidy::Tidied;
 pub use toggle::Toggled;
 
-use crate::disk::Kind;
+use crate::disk::{Kind, Stat};
 use crate::error::{Context as _, Error, Result};
 use crate::files::{Scratch, make_dirs};
 use crate::id::ConversationId;
-use crate::layout::WorkRoot;
+use crate::layout::{WorkRoot, managed};
 use crate::lock::{FileLock, Guard, Wait, alive};
 use crate::meta::{Meta, Parent};
 use crate::observe::{check, read_file};
@@ -44,6 +49,8 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 pub struct Writer {
     store: Store,
+    /// The process it works for, where that is another.
+    caller: Option<u32>,
 }
 
 /// Locks on several conversations.
@@ -52,7 +59,7 @@ pub type Guards = BTreeMap<ConversationId, Guard>;
 impl Store {
     /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link.
     pub fn writer(&self) -> Result<(Writer, Migrated)> {
-        let mut writer = Writer { store: self.clone() };
+        let mut writer = Writer { store: self.clone(), caller: None };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
         if migrated.silos > 0 {
@@ -83,9 +90,25 @@ impl Writer {
         &self.store
     }
 
+    /// The same store, changed for another process: whoever lets that one through lets us through.
+    pub fn on_behalf_of(&self, caller: u32) -> Self {
+        Self { caller: Some(caller), ..self.clone() }
+    }
+
     /// Takes a conversation's lock.
     pub fn lock(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Guard> {
-        self.store.locks().acquire(id, &self.store.holder(), wait)
+        let locks = self.store.locks();
+        let locks = self.caller.map(|caller| locks.on_behalf_of(caller)).unwrap_or(locks);
+        locks.acquire(id, &self.store.holder(), wait)
+    }
+
+    /// Refuses to go on under a lock whose file somebody has removed meanwhile.
+    fn check_guard(&self, guard: &Guard) -> Result<()> {
+        if guard.is_current() {
+            return Ok(());
+        }
+        let id = guard.id();
+        Err(Error::Locked { id, holder: self.store.locks().holder(id) })
     }
 
     /// Changes a conversation's metadata, in every root that is meant to have it.
@@ -106,8 +129,7 @@ impl Writer {
         op.check_parent(guard.id(), parent)?;
         if let Some(parent) = parent {
             let snapshot = op.snapshot();
-            let shown = snapshot.find(guard.id())?.work.is_some();
-            if shown && !snapshot.is_visible(parent) {
+            if snapshot.is_shown(guard.id()) && !snapshot.is_visible(parent) {
                 return Err(Error::Refused(format!(
                     "{parent} is local here, so {} could not be shown beneath it; project {parent} or make {} local first",
                     guard.id(),
@@ -148,6 +170,21 @@ impl Writer {
         op.finish()
     }
 
+    /// Makes a managed file these very bytes, in a conversation's directory in the store and nowhere else. Looks at
+    /// nothing but that file, so it is for bytes that leave title, parent and origin alone. Refused when they are no
+    /// such document; a directory that is not there is not made.
+    pub fn save(&self, guard: &Guard, dir: &Path, file: ManagedFile, bytes: &[u8]) -> Result<Stat> {
+        self.check_guard(guard)?;
+        let path = managed(dir, file);
+        if dir.file_name().and_then(ConversationId::from_dirname) != Some(guard.id()) {
+            let reason = format!("not a directory of {}", guard.id());
+            return Err(Error::Malformed { path: dir.to_owned(), reason });
+        }
+        check(file, bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
+        self.scratch().replace(&path, bytes)?;
+        self.store.disk().stat(&path).context("look at", &path)
+    }
+
     /// Brings both copies of a conversation into step.
     pub fn sync(&self, guard: &Guard) -> Result<()> {
         let mut op = self.begin()?;
@@ -169,7 +206,7 @@ impl Writer {
         self.file_lock(&self.store.layout.store.vfs().join("sessions.lock"))
     }
 
-    fn file_lock(&self, path: &std::path::Path) -> Result<FileLock> {
+    fn file_lock(&self, path: &Path) -> Result<FileLock> {
         if let Some(parent) = path.parent() {
             make_dirs(self.store.disk(), parent)?;
         }

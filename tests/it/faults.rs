@@ -37,6 +37,7 @@ fn store_on(workspace: &Workspace, disk: Arc<dyn Disk>, pid: u32) -> Result<Stor
         pid,
         session: None,
         clock: Arc::new(|| NOW.parse().unwrap()),
+        covered: Arc::new(|_| false),
     };
     Store::open(around, workspace.root())
 }

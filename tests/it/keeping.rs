@@ -193,6 +193,7 @@ fn single_or_both(main: &Workspace, data_dir: Option<std::path::PathBuf>) -> Wri
         pid: std::process::id(),
         session: None,
         clock: Arc::new(|| "2026-08-20T12:00:00Z".parse().expect("a time")),
+        covered: Arc::new(|_| false),
     };
     Store::open(around, main.root()).expect("opened").writer().expect("ready").0
 }

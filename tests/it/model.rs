@@ -74,6 +74,7 @@ impl Run {
             pid: std::process::id(),
             session: None,
             clock: Arc::new(move || jiff::Timestamp::from_second(ticks.fetch_add(1, Ordering::Relaxed)).unwrap()),
+            covered: Arc::new(|_| false),
         };
         let store = Store::open(around, workspace.root()).unwrap();
         Self {

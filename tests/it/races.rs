@@ -89,6 +89,12 @@ impl Disk for Eventful {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         RealDisk.sync_dir(path)
     }
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        RealDisk.append(path, bytes)
+    }
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_file(path)
+    }
     fn open_lock(&self, path: &Path) -> io::Result<File> {
         self.happens("lock", path);
         RealDisk.open_lock(path)
@@ -105,6 +111,7 @@ fn store_on(main: &Workspace, disk: Arc<Eventful>) -> Store {
         pid: std::process::id(),
         session: None,
         clock: Arc::new(|| "2099-01-01T00:00:00Z".parse().expect("a time")),
+        covered: Arc::new(|_| false),
     };
     Store::open(around, main.root()).expect("opened")
 }

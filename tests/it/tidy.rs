@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 10] = ["id", "time", "json", "meta", "events", "tree", "path", "layout", "reconcile", "presence"];
+const PURE: [&str; 11] =
+    ["id", "time", "json", "meta", "events", "tree", "path", "layout", "reconcile", "presence", "journal"];
 
 const LONGEST: usize = 700;
 

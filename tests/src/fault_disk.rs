@@ -58,8 +58,8 @@ impl FaultDisk {
         Self::default()
     }
 
-    /// Call number `nth` fails with `errno`; the others work. All calls count. A `write_new` that fails with EIO, ENOSPC
-    /// or EDQUOT leaves the first half of the file behind; any other failing call has done nothing.
+    /// Call number `nth` fails with `errno`; the others work. All calls count. A `write_new` or `append` that fails with EIO,
+    /// ENOSPC or EDQUOT leaves the first half of its bytes behind; any other failing call has done nothing.
     pub fn fail(nth: usize, errno: i32) -> Self {
         Self { fault: Some(Fault::Fail { nth, errno }), ..Self::default() }
     }
@@ -69,7 +69,7 @@ impl FaultDisk {
         Self::stop(nth, When::Before)
     }
 
-    /// As [`stop_before`](Self::stop_before), but a `write_new` leaves the first half of its file behind.
+    /// As [`stop_before`](Self::stop_before), but a `write_new` or `append` leaves the first half of its bytes behind.
     pub fn stop_during(nth: usize) -> Self {
         Self::stop(nth, When::During)
     }
@@ -230,6 +230,27 @@ impl Disk for FaultDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.call("sync_dir", path, false, || self.real.sync_dir(path))
+    }
+
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        match self.fate("append", path, true) {
+            Fate::Pass => self.real.append(path, bytes),
+            Fate::Fail(errno) => {
+                if [libc::EIO, libc::ENOSPC, libc::EDQUOT].contains(&errno) {
+                    self.real.append(path, &bytes[..bytes.len() / 2])?;
+                }
+                Err(io::Error::from_raw_os_error(errno))
+            }
+            Fate::Tear => {
+                self.real.append(path, &bytes[..bytes.len() / 2])?;
+                Err(dead())
+            }
+            Fate::Refuse => Err(dead()),
+        }
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.call("sync_file", path, false, || self.real.sync_file(path))
     }
 
     fn open_lock(&self, path: &Path) -> io::Result<File> {

@@ -6,7 +6,7 @@ use jp_store::presence::StoragePresence;
 use jp_store::writer::Migrated;
 use serde::Serialize;
 
-use crate::change::{count, migration, with_migration};
+use crate::change::{count, import_all, migration, with_migration};
 use crate::ctx::Ctx;
 use crate::error::{Exit, Result};
 use crate::ui::clean;
@@ -55,16 +55,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
             ..Migrated::default()
         }
     } else {
-        with_migration(ctx, &store, |change, mut migrated| {
-            let rest = change.writer.import_all()?;
-            migrated.imported.extend(rest.imported);
-            for left in rest.refused {
-                if !migrated.refused.contains(&left) {
-                    migrated.refused.push(left);
-                }
-            }
-            Ok(migrated)
-        })?
+        with_migration(ctx, &store, import_all)?
     };
     tell(ctx, &migrated, args.dry_run)
 }

@@ -1,13 +1,18 @@
-//! What `-v` shows: the store's own remarks, one per line on stderr.
+//! The remarks of the store and the mount, one per line: on stderr for `-v` and a mount in the foreground, in a file for one
+//! in the background.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
 
+use jp_store::store::Clock;
+use jp_store::time::rfc3339;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::clean;
+use super::log::Log;
 
 /// Warnings at one `-v`, then debug, then everything.
 pub(crate) fn install(verbose: u8) {
@@ -17,12 +22,27 @@ pub(crate) fn install(verbose: u8) {
         2 => Level::DEBUG,
         3.. => Level::TRACE,
     };
-    // A second run in one process keeps the first one's level.
-    let _ = tracing::subscriber::set_global_default(Lines { level });
+    begin(Lines { level, sink: Sink::Stderr });
+}
+
+/// From now on remarks go to a file, with the time.
+pub(crate) fn install_log(log: Log, clock: Clock) {
+    begin(Lines { level: Level::INFO, sink: Sink::Log { log: Mutex::new(log), clock } });
+}
+
+fn begin(lines: Lines) {
+    // What was chosen first stays, in a second run in one process as well.
+    let _ = tracing::subscriber::set_global_default(lines);
 }
 
 struct Lines {
     level: Level,
+    sink: Sink,
+}
+
+enum Sink {
+    Stderr,
+    Log { log: Mutex<Log>, clock: Clock },
 }
 
 impl Subscriber for Lines {
@@ -42,7 +62,15 @@ impl Subscriber for Lines {
         let mut line = Line::default();
         event.record(&mut line);
         let level = event.metadata().level().as_str().to_lowercase();
-        let _ = writeln!(std::io::stderr(), "{level}: {}{}", clean(&line.message), clean(&line.fields));
+        let text = format!("{level}: {}{}", clean(&line.message), clean(&line.fields));
+        // There is nobody to tell that nobody can be told.
+        let _ = match &self.sink {
+            Sink::Stderr => writeln!(std::io::stderr(), "{text}"),
+            Sink::Log { log, clock } => {
+                let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+                log.line(&format!("{} {text}", rfc3339(clock())))
+            }
+        };
     }
 
     fn enter(&self, _: &Id) {}

@@ -15,7 +15,7 @@ use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
 use crate::observe::{glance_metadata, read_file, stat_file};
 use crate::parallel;
-use crate::presence::{Facts, StoragePresence, intent, presence};
+use crate::presence::{Facts, StoragePresence, covered, intent, presence};
 use crate::problem::{Problem, What};
 use crate::reconcile::{ManagedFile, Root};
 use crate::scan::{Depth, Place, Scan};
@@ -26,7 +26,7 @@ const PATIENCE: usize = 5;
 impl Snapshot {
     /// Looks at everything. Directories that are renamed or removed while we look are looked for again.
     pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
-        let mut snapshot = Self { ledger, mirror, ..Self::default() };
+        let mut snapshot = Self { ledger, mirror, covered: layout.covered, ..Self::default() };
         for _ in 0..PATIENCE {
             snapshot.look(disk, layout)?;
             if snapshot.vanished(disk)?.is_empty() {
@@ -60,6 +60,7 @@ impl Snapshot {
         *self = Self {
             ledger: std::mem::take(&mut self.ledger),
             mirror: std::mem::take(&mut self.mirror),
+            covered: self.covered,
             ..Self::default()
         };
         let places = self.names(disk, layout)?;
@@ -234,12 +235,17 @@ fn place(
         remembered: entry.map(|entry| entry.intent),
         exported: entry.is_some_and(|entry| entry.base.is_some()),
     };
+    let (presence, intent) = if layout.covered {
+        covered(facts.remembered)
+    } else {
+        (presence(facts).unwrap_or(StoragePresence::UserLocalOnly), intent(facts))
+    };
     let place = store.as_ref().or(work.as_ref());
     Conversation {
         id,
         partition: place.map_or(Partition::Live, |place| place.partition),
-        presence: presence(facts).unwrap_or(StoragePresence::UserLocalOnly),
-        intent: intent(facts),
+        presence,
+        intent,
         store,
         work,
         meta: None,

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::files::{NewFile, entries, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{Partition, StoreRoot};
-use crate::ledger::Entry;
 use crate::lock::{Guard, Wait};
 use crate::meta::{Meta, Parent};
 use crate::observe::{check, read_file};
@@ -67,7 +66,7 @@ impl Writer {
         }
         op.change_mirror(|mirror| mirror.follow(id, &meta))?;
         // Cut short after this, it is shown here by the next write to it.
-        op.remember(id, Entry { intent: seed.projection, base: None });
+        op.remember(id, seed.projection, None);
         op.save_ledger()?;
         self.scratch().place(&dir, &files)?;
         op.insert(Conversation {

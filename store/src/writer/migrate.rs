@@ -247,7 +247,7 @@ impl Writer {
         let _turn = self.file_lock(&self.store.layout.store.tree_lock())?;
         let mut both = self.store.clone();
         both.layout.siblings = vec![sibling.clone()];
-        let bytes = crate::json::pretty(&both.read_mirror()?);
+        let bytes = crate::json::pretty(&both.mirror()?);
         self.scratch().replace(&self.store.layout.store.tree_file(), &bytes)?;
         disk.remove_file(&file).context("remove", &file)
     }

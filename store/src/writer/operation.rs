@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 
 use super::{Guards, Writer};
 use crate::conversation::Conversation;
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Error, Result};
 use crate::files::{NewFile, exists, make_dirs, move_dir, unused};
 use crate::id::ConversationId;
+use crate::journal::Change;
 use crate::layout::{Partition, managed};
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::Ledger;
 use crate::lock::{FileLock, Guard, Wait, make_room_for_files};
 use crate::meta::Meta;
 use crate::mirror::Mirror;
-use crate::observe::read_file;
+use crate::observe::{Observed, read_file};
 use crate::presence::Projection;
-use crate::reconcile::{ManagedFile, Root};
+use crate::reconcile::{Base, ManagedFile, Root, Unit};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
@@ -29,7 +30,8 @@ pub(super) struct Operation<'w> {
     /// The ledger as it is on disk; the snapshot has the one that is being written.
     saved: Ledger,
     tree_lock: Option<FileLock>,
-    _ledger_lock: Option<FileLock>,
+    /// `None` where the workspace is the only root, and nothing is remembered.
+    ledger_lock: Option<FileLock>,
 }
 
 impl Writer {
@@ -65,16 +67,39 @@ impl Writer {
         }
     }
 
+    /// Changes the mirror, starting from what is on disk now, by whoever holds the tree's lock.
+    pub(super) fn change_mirror(&self, _lock: &FileLock, change: impl Fn(&mut Mirror) -> bool) -> Result<()> {
+        let file = self.store.layout.store.tree_file();
+        let mut mirror = self.store.mirror()?;
+        if change(&mut mirror) {
+            self.keep_broken_mirror(&file)?;
+            let bytes = crate::json::pretty(&mirror);
+            self.scratch().replace(&file, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// A mirror that does not parse counts as empty, but may be the only place that has some links: it is kept.
+    fn keep_broken_mirror(&self, file: &Path) -> Result<()> {
+        let disk = self.store.disk();
+        let Some(contents) = read_file(disk, file)? else { return Ok(()) };
+        if serde_json::from_slice::<Mirror>(&contents.bytes).is_ok() {
+            return Ok(());
+        }
+        let owner = self.store.layout.store.conflicts().join("tree");
+        make_dirs(disk, &owner)?;
+        let name = format!("{}_mirror", crate::conflict::dirname(self.store.now()));
+        let target = unused(disk, &owner, OsStr::new(&name))?;
+        self.scratch().place(&target, &[NewFile::bytes("tree.json", contents.bytes)])
+    }
+
     fn begin_with(&self, structural: bool) -> Result<Operation<'_>> {
         let layout = &self.store.layout;
-        let ledger_lock = match layout.work {
-            Some(_) => Some(self.file_lock(&layout.projection_lock())?),
-            None => None,
-        };
+        let ledger_lock = if layout.is_single_root() { None } else { Some(self.ledger_lock()?) };
         let tree_lock = if structural { Some(self.file_lock(&layout.store.tree_lock())?) } else { None };
         let snapshot = self.store.snapshot()?;
         let saved = snapshot.ledger.clone();
-        Ok(Operation { writer: self, saved, snapshot, tree_lock, _ledger_lock: ledger_lock })
+        Ok(Operation { writer: self, saved, snapshot, tree_lock, ledger_lock })
     }
 }
 
@@ -91,14 +116,37 @@ impl Operation<'_> {
         &self.snapshot.ledger
     }
 
-    /// Remembers; what is remembered reaches the disk with [`Operation::save_ledger`].
-    pub(super) fn remember(&mut self, id: ConversationId, entry: Entry) {
-        self.snapshot.ledger.set(id, entry);
+    /// One unit of a conversation on both sides, with what is to be done about it.
+    pub(super) fn observe(&self, id: ConversationId, unit: Unit) -> Result<Observed> {
+        self.snapshot.find(id)?.observe(self.store().disk(), unit, self.snapshot.base(id))
     }
 
-    /// Forgets a conversation in the ledger.
+    /// Remembers how a conversation was left; what is remembered reaches the disk with [`Operation::save_ledger`].
+    pub(super) fn remember(&mut self, id: ConversationId, intent: Projection, base: Option<Base>) {
+        let entry = self.snapshot.ledger.entry(id);
+        (entry.intent, entry.base) = (intent, base);
+    }
+
+    /// Remembers where a conversation is meant to be, now that it has no copy here. Beneath a mount its real files are
+    /// still there, and what they are measured against stays known until they can follow.
+    pub(super) fn intend(&mut self, id: ConversationId, intent: Projection) {
+        let left = self.ledger().get(id).and_then(|entry| entry.base);
+        self.remember(id, intent, left.filter(|_| self.store().layout.covered));
+    }
+
+    /// Hides no single file of a conversation any more.
+    pub(super) fn show_files(&mut self, id: ConversationId) {
+        self.snapshot.ledger.entry(id).hidden.clear();
+    }
+
+    /// Forgets a conversation that is gone. Beneath a mount its real files are still there, to be withdrawn later.
     pub(super) fn forget(&mut self, id: ConversationId) {
-        self.snapshot.ledger.forget(id);
+        let left = self.ledger().get(id).is_some_and(|entry| entry.base.is_some());
+        if left && self.store().layout.covered {
+            Change::Hide(id).apply(&mut self.snapshot.ledger);
+        } else {
+            self.snapshot.ledger.forget(id);
+        }
     }
 
     /// Changes the snapshot's idea of one conversation, and of the tree with it.
@@ -128,13 +176,12 @@ impl Operation<'_> {
 
     /// Brings the ledger to disk, if it has news.
     pub(super) fn save_ledger(&mut self) -> Result<()> {
-        if *self.ledger() == self.saved || self.store().layout.is_single_root() {
+        if *self.ledger() == self.saved {
             return Ok(());
         }
-        let file = self.store().layout.projection_file();
-        make_dirs(self.store().disk(), &self.store().layout.worktree_state())?;
-        let bytes = self.ledger().to_bytes().map_err(std::io::Error::other).context("encode", &file)?;
-        self.writer.scratch().replace(&file, &bytes)?;
+        if let Some(lock) = &self.ledger_lock {
+            self.writer.write_ledger(lock, self.ledger())?;
+        }
         self.saved = self.ledger().clone();
         Ok(())
     }
@@ -190,18 +237,9 @@ impl Operation<'_> {
 
     /// Writes a managed file of the store.
     pub(super) fn put(&mut self, guard: &Guard, file: ManagedFile, bytes: &[u8]) -> Result<()> {
-        self.check_guard(guard)?;
+        self.writer.check_guard(guard)?;
         let path = self.store_file(guard, file)?;
         self.writer.scratch().replace(&path, bytes).map(drop)
-    }
-
-    /// Refuses to go on under a lock whose file somebody has removed meanwhile.
-    pub(super) fn check_guard(&self, guard: &Guard) -> Result<()> {
-        if guard.is_current() {
-            return Ok(());
-        }
-        let id = guard.id();
-        Err(Error::Locked { id, holder: self.store().locks().holder(id) })
     }
 
     /// Changes the mirror, under the tree's lock, starting from what is on disk now.
@@ -209,32 +247,13 @@ impl Operation<'_> {
         if !change(&mut self.snapshot.mirror) {
             return Ok(());
         }
-        let file = self.store().layout.store.tree_file();
-        let _turn = match self.tree_lock {
-            Some(_) => None,
-            None => Some(self.writer.file_lock(&self.store().layout.store.tree_lock())?),
-        };
-        let mut mirror = self.store().read_mirror()?;
-        if change(&mut mirror) {
-            self.keep_broken_mirror(&file)?;
-            let bytes = crate::json::pretty(&mirror);
-            self.writer.scratch().replace(&file, &bytes)?;
+        match &self.tree_lock {
+            Some(lock) => self.writer.change_mirror(lock, change),
+            None => {
+                let lock = self.writer.file_lock(&self.store().layout.store.tree_lock())?;
+                self.writer.change_mirror(&lock, change)
+            }
         }
-        Ok(())
-    }
-
-    /// A mirror that does not parse counts as empty, but may be the only place that has some links: it is kept.
-    fn keep_broken_mirror(&self, file: &Path) -> Result<()> {
-        let disk = self.store().disk();
-        let Some(contents) = read_file(disk, file)? else { return Ok(()) };
-        if serde_json::from_slice::<Mirror>(&contents.bytes).is_ok() {
-            return Ok(());
-        }
-        let owner = self.store().layout.store.conflicts().join("tree");
-        make_dirs(disk, &owner)?;
-        let name = format!("{}_mirror", crate::conflict::dirname(self.store().now()));
-        let target = unused(disk, &owner, OsStr::new(&name))?;
-        self.writer.scratch().place(&target, &[NewFile::bytes("tree.json", contents.bytes)])
     }
 
     /// Refuses a parent that is not there, is put away, or would close a circle.

@@ -8,9 +8,8 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
-use crate::ledger::Entry;
 use crate::lock::{Guard, Wait};
-use crate::observe::{Observed, read_file, stat_file, unmanaged};
+use crate::observe::{read_file, stat_file, unmanaged};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
 use crate::scan::Place;
@@ -151,8 +150,10 @@ impl Operation<'_> {
         if self.store().layout.is_single_root() {
             return Ok(());
         }
-        if self.intent(id) == Projection::LocalOnly {
-            self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
+        let intent = self.intent(id);
+        if intent == Projection::LocalOnly || self.store().layout.covered {
+            // Beneath a mount the decision is all there is to do; the real files follow when it ends.
+            self.intend(id, intent);
             return Ok(());
         }
         let place = |op: &Self| op.snapshot().get(id)?.work.as_ref().map(|place| place.dir.clone());
@@ -168,7 +169,7 @@ impl Operation<'_> {
         match (at, wanted) {
             (None, None) => {
                 // Hidden with an ancestor; it comes back with it.
-                self.remember(id, Entry { intent: Projection::Projected, base: None });
+                self.intend(id, Projection::Projected);
                 return Ok(());
             }
             (None, Some(wanted)) => self.copy_out(guard, &wanted)?,
@@ -179,7 +180,7 @@ impl Operation<'_> {
             (Some(_), Some(_) | None) => self.export_units(guard)?,
         }
         let base = self.take_base(guard)?;
-        self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });
+        self.remember(id, Projection::Projected, Some(base));
         Ok(())
     }
 
@@ -250,7 +251,7 @@ impl Operation<'_> {
             let Some(work) = conversation.work.as_ref().map(|place| place.dir.clone()) else {
                 return Ok(());
             };
-            let observed: Observed = conversation.observe(self.store().disk(), unit, self.ledger())?;
+            let observed = self.observe(id, unit)?;
             if observed.action == Action::Hold {
                 // Somebody is in the middle of resolving it: the real file stays.
                 continue;
@@ -320,7 +321,7 @@ impl Operation<'_> {
             return Ok(());
         };
         for unit in Unit::ALL {
-            if conversation.observe(disk, unit, self.ledger())?.action != Action::Drop {
+            if self.observe(id, unit)?.action != Action::Drop {
                 return Ok(());
             }
         }

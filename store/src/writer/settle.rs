@@ -9,7 +9,6 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{NewContent, NewFile, exists, gather, kind, make_dirs, sync_parent};
 use crate::id::ConversationId;
 use crate::layout::managed;
-use crate::ledger::Entry;
 use crate::lock::Guard;
 use crate::meta::Meta;
 use crate::observe::{Flaw, Observed, UnitBytes, read_file, unmanaged};
@@ -21,7 +20,7 @@ use crate::scratch::is_scratch;
 impl Operation<'_> {
     /// After this the store has the current version of both units, and whatever lost is kept.
     pub(super) fn settle(&mut self, guard: &Guard) -> Result<()> {
-        self.check_guard(guard)?;
+        self.writer.check_guard(guard)?;
         self.snapshot().check_readable(guard.id())?;
         let conversation = self.snapshot().find(guard.id())?;
         if conversation.store.is_none() {
@@ -38,7 +37,7 @@ impl Operation<'_> {
     pub(super) fn settle_whole(&mut self, guard: &Guard) -> Result<()> {
         self.settle(guard)?;
         for unit in Unit::ALL {
-            let observed = self.snapshot().find(guard.id())?.observe(self.store().disk(), unit, self.ledger())?;
+            let observed = self.observe(guard.id(), unit)?;
             let unsettled =
                 matches!(observed.action, Action::Hold | Action::Import | Action::Restore | Action::Conflict { .. });
             let digests = |side: &Option<UnitBytes>| side.as_ref().map(UnitBytes::digests);
@@ -129,7 +128,7 @@ impl Operation<'_> {
 
     fn settle_unit(&mut self, guard: &Guard, unit: Unit) -> Result<()> {
         let id = guard.id();
-        let observed = self.snapshot().find(id)?.observe(self.store().disk(), unit, self.ledger())?;
+        let observed = self.observe(id, unit)?;
         let Observed { store, work, action, .. } = observed;
         match (action, store, work) {
             (Action::Import, _, Some(work)) => {
@@ -151,7 +150,7 @@ impl Operation<'_> {
                 self.remember_as_base(guard, unit, &work)
             }
             (Action::Unproject, ..) => {
-                self.remember(id, Entry { intent: Projection::LocalOnly, base: None });
+                self.intend(id, Projection::LocalOnly);
                 self.update(id, |conversation| conversation.intent = Projection::LocalOnly);
                 Ok(())
             }
@@ -188,7 +187,7 @@ impl Operation<'_> {
         for (&file, digest) in unit.files().iter().zip(bytes.digests()) {
             *base.file_mut(file) = FileBase { digest, store: None, work: None };
         }
-        self.remember(id, Entry { intent: Projection::Projected, base: Some(base) });
+        self.remember(id, Projection::Projected, Some(base));
     }
 
     fn bring_in(&mut self, guard: &Guard, unit: Unit, work: &UnitBytes) -> Result<()> {

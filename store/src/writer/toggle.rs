@@ -6,7 +6,6 @@ use super::Writer;
 use crate::error::{Error, Result};
 use crate::files::exists;
 use crate::id::ConversationId;
-use crate::ledger::Entry;
 use crate::lock::Wait;
 use crate::presence::Projection;
 use crate::reconcile::Root;
@@ -43,15 +42,15 @@ impl Writer {
         for guard in guards.values() {
             op.settle_whole(guard)?;
         }
-        let shown = |snapshot: &Snapshot, id| snapshot.get(id).is_some_and(|found| found.work.is_some());
-        let changed = shown(op.snapshot(), id);
+        let changed = op.snapshot().is_shown(id);
         let below = op.snapshot().tree(op.snapshot().find(id)?.partition).descendants(id);
         let subtree: BTreeSet<_> = below.iter().copied().chain([id]).collect();
-        let descendants: Vec<_> = below.into_iter().filter(|&below| shown(op.snapshot(), below)).collect();
+        let descendants: Vec<_> = below.into_iter().filter(|&below| op.snapshot().is_shown(below)).collect();
         for &other in guards.keys() {
             let intent = if other == id { Projection::LocalOnly } else { op.intent(other) };
-            op.remember(other, Entry { intent, base: None });
+            op.intend(other, intent);
         }
+        op.show_files(id);
         op.save_ledger()?;
         // What merely lies beneath it in the workspace belongs elsewhere and moves there first.
         for (other, guard) in &guards {
@@ -69,7 +68,7 @@ impl Writer {
                 && !exists(self.store.disk(), &dir)?
             {
                 op.withdraw(other)?;
-                op.remember(other, Entry { intent: Projection::Projected, base: None });
+                op.intend(other, Projection::Projected);
             }
         }
         op.finish()?;
@@ -90,7 +89,7 @@ impl Writer {
         // Parents before children: whoever is meant to be here comes as soon as there is a place for it.
         for each in order {
             let (Some(guard), Some(found)) = (guards.get(&each), op.snapshot().get(each)) else { continue };
-            let was_shown = found.work.is_some();
+            let was_shown = op.snapshot().is_shown(each);
             let asked_for = each == id || ancestors.contains(&each);
             if !asked_for && (was_shown || found.intent == Projection::LocalOnly) {
                 continue;
@@ -98,10 +97,10 @@ impl Writer {
             op.settle(guard)?;
             op.update(each, |conversation| conversation.intent = Projection::Projected);
             if !was_shown {
-                op.remember(each, Entry { intent: Projection::Projected, base: None });
+                op.intend(each, Projection::Projected);
             }
             op.project(guard)?;
-            let now_shown = op.snapshot().get(each).is_some_and(|found| found.work.is_some());
+            let now_shown = op.snapshot().is_shown(each);
             if was_shown || !now_shown {
                 continue;
             }
@@ -122,7 +121,7 @@ impl Writer {
 /// The ancestor nearest to the root that is not shown here, or the conversation itself.
 fn topmost_hidden(snapshot: &Snapshot, id: ConversationId) -> Result<ConversationId> {
     let tree = snapshot.tree(snapshot.find(id)?.partition);
-    let hidden = |id: &ConversationId| snapshot.get(*id).is_some_and(|found| found.work.is_none());
+    let hidden = |id: &ConversationId| snapshot.get(*id).is_some() && !snapshot.is_shown(*id);
     Ok(tree.ancestors(id).filter(hidden).last().unwrap_or(id))
 }
 

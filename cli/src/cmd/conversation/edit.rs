@@ -196,7 +196,7 @@ impl Properties {
 fn toggle(change: &Change<'_>, id: ConversationId, local: Option<bool>) -> Result<(bool, Toggled)> {
     let local = match local {
         Some(local) => local,
-        None => change.writer.store().snapshot()?.find(id)?.work.is_some(),
+        None => change.writer.store().snapshot()?.is_shown(id),
     };
     let projection = if local { Projection::LocalOnly } else { Projection::Projected };
     let toggled = change.patiently(|writer, wait| writer.toggle(id, projection, wait))?;

@@ -46,10 +46,10 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     .collect();
     let mut paths: Vec<PathBuf> = Vec::new();
     for id in args.targets.resolve(ctx, &view)? {
-        let dir = view.find(id)?.path();
+        let dir = view.path(view.find(id)?);
         match files.as_slice() {
-            [] => paths.push(dir.to_owned()),
-            files => paths.extend(files.iter().map(|&file| managed(dir, file))),
+            [] => paths.push(dir),
+            files => paths.extend(files.iter().map(|&file| managed(&dir, file))),
         }
     }
     if ctx.ui.json() {

@@ -113,7 +113,7 @@ impl Record {
             created_at: rfc3339(id.timestamp()),
             last_activated_at: rfc3339(conversation.last_activated_at()),
             origin: conversation.origin.clone(),
-            path: conversation.path().to_string_lossy().into_owned(),
+            path: view.path(conversation).to_string_lossy().into_owned(),
             expires_at: expires_at(conversation).map(rfc3339),
             labels: meta.iter().flat_map(|meta| meta.labels()).map(|(k, v)| (k.to_owned(), v.into())).collect(),
             depth,

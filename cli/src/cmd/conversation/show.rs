@@ -80,8 +80,6 @@ fn details(view: &View, findings: &Findings, it: &Conversation) -> Details {
     let when = |at: Option<Timestamp>| at.map(rfc3339);
     let record = Record::of(view, findings, it, None);
     let holder = if record.locked { view.store.locks().holder(it.id) } else { None };
-    let place =
-        |place: &Option<jp_store::scan::Place>| place.as_ref().map(|place| place.dir.to_string_lossy().into_owned());
     Details {
         turns: record.events.and(stream.as_ref()).map(|stream| stream.turns().len()),
         last_event_at: when(stream.as_ref().and_then(last_event_at)),
@@ -91,8 +89,8 @@ fn details(view: &View, findings: &Findings, it: &Conversation) -> Details {
         held_by: holder.map(|it| HeldBy { pid: it.pid, session: it.session, since: it.since.map(rfc3339) }),
         ancestors: words(&tree.ancestors(it.id).collect::<Vec<_>>()),
         children: words(tree.children(it.id)),
-        store_path: place(&it.store),
-        workspace_path: place(&it.work),
+        store_path: it.store.as_ref().map(|place| place.dir.to_string_lossy().into_owned()),
+        workspace_path: view.workspace_path(it).map(|path| path.to_string_lossy().into_owned()),
         record,
     }
 }

@@ -91,4 +91,12 @@ impl Disk for Hook {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         RealDisk.sync_dir(path)
     }
+
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        RealDisk.append(path, bytes)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_file(path)
+    }
 }

@@ -1,0 +1,63 @@
+//! Whether this system lets us mount, asked before anything is done about it.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+
+use crate::error::{Error, Result};
+
+const DEVICE: &str = "/dev/fuse";
+const CONFIGURATION: &str = "/etc/fuse.conf";
+
+pub(crate) fn check(allow_other: bool) -> Result<()> {
+    if let Err(error) = OpenOptions::new().read(true).write(true).open(DEVICE) {
+        return Err(unusable(&error));
+    }
+    let root = nix::unistd::geteuid().is_root();
+    if allow_other && !root && !allows_others(&fs::read_to_string(CONFIGURATION).unwrap_or_default()) {
+        return Err(Error::no("this system does not let other users into a mount of yours")
+            .hint(format!("root can allow it: a line `user_allow_other` in {CONFIGURATION}"))
+            .hint("or leave `--allow-other` out"));
+    }
+    Ok(())
+}
+
+fn unusable(error: &io::Error) -> Error {
+    let told = Error::no(format!("cannot mount: {DEVICE} cannot be used")).because(error);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            told.hint(format!("root can allow it: `chmod 666 {DEVICE}`")).hint("in a container: `--cap-add SYS_ADMIN`")
+        }
+        _ => told
+            .hint("install fuse3, such as `apt-get install fuse3`, and load it with `modprobe fuse`")
+            .hint(format!("in a container: `--device {DEVICE} --cap-add SYS_ADMIN`")),
+    }
+}
+
+fn allows_others(configuration: &str) -> bool {
+    let settings = configuration.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    settings.into_iter().any(|setting| setting == "user_allow_other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings() {
+        let check = |text: &str, expected| assert_eq!(allows_others(text), expected, "{text}");
+        check("", false);
+        check("# user_allow_other\nmount_max = 1000\n", false);
+        check("mount_max = 1000\n  user_allow_other  # for the web server\n", true);
+        check("user_allow_others\n", false);
+    }
+
+    #[test]
+    fn advice() {
+        let check = |kind: io::ErrorKind, hint: &str| {
+            let told = unusable(&kind.into());
+            assert!(told.hints.join("\n").contains(hint), "{:?}", told.hints);
+        };
+        check(io::ErrorKind::PermissionDenied, "chmod 666 /dev/fuse");
+        check(io::ErrorKind::NotFound, "apt-get install fuse3");
+    }
+}

@@ -1,0 +1,303 @@
+//! How a command speaks with the process behind a mount: one line of JSON each way, over a socket only its owner can use.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jp_fs::mount::Status;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt};
+use nix::sys::time::TimeVal;
+use serde::{Deserialize, Serialize};
+
+/// How long a line may be; a longer one is no request.
+const LONGEST: usize = 1 << 20;
+/// How long a client may take to say what it wants, and to listen.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer paths do not fit into a socket's address.
+const LONGEST_PATH: usize = 100;
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+pub(crate) enum Request {
+    /// How things stand.
+    Status,
+    /// Look at the store again; answered once the kernel has been told.
+    Refresh,
+    /// End the mount.
+    Unmount {
+        /// Even while somebody is in it.
+        #[serde(default)]
+        lazy: bool,
+        /// The real files follow.
+        #[serde(default = "yes")]
+        export: bool,
+    },
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// Whether it was done.
+    #[serde(default)]
+    pub(crate) ok: bool,
+    /// Whether it was not done because somebody is in the mount.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) busy: bool,
+    /// Why it was not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// How things stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<Status>,
+}
+
+impl Answer {
+    /// It is done.
+    pub(crate) fn done() -> Self {
+        Self { ok: true, ..Self::default() }
+    }
+
+    /// It is not done.
+    pub(crate) fn failed(error: impl Into<String>) -> Self {
+        Self { error: Some(error.into()), ..Self::default() }
+    }
+}
+
+/// What is asked.
+pub(crate) trait Served: Send + Sync {
+    fn answer(&self, request: Request) -> Answer;
+}
+
+/// Makes the socket. One that is there belongs to a process that is gone: who calls this holds the mount's lock.
+pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = reach(path, |short| UnixListener::bind(short))?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Answers whoever connects, each in a thread of its own, until the process ends.
+pub(crate) fn serve(listener: UnixListener, served: Arc<dyn Served>) {
+    std::thread::spawn(move || {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let served = served.clone();
+                    std::thread::spawn(move || {
+                        if let Err(error) = converse(stream, &*served) {
+                            tracing::debug!("a client of the control socket went away: {error}");
+                        }
+                    });
+                }
+                Err(error) => {
+                    // Too many files open, most likely; it passes.
+                    tracing::warn!("the control socket: {error}");
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            }
+        }
+    });
+}
+
+fn converse(mut stream: UnixStream, served: &dyn Served) -> io::Result<()> {
+    let peer = getsockopt(&stream, sockopt::PeerCredentials)?.uid();
+    let answer = if peer == nix::unistd::geteuid().as_raw() {
+        let line = read_line(&mut stream, Instant::now() + PATIENCE)?;
+        answer(&line, served)
+    } else {
+        Answer::failed("this mount belongs to another user")
+    };
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write_line(&mut stream, &answer)
+}
+
+fn answer(line: &[u8], served: &dyn Served) -> Answer {
+    match serde_json::from_slice(line) {
+        Ok(request) => served.answer(request),
+        Err(error) => Answer::failed(format!("no such request: {error}")),
+    }
+}
+
+/// Asks one thing, and waits for the answer at most so long.
+pub(crate) fn ask(path: &Path, request: Request, limit: Duration) -> io::Result<Answer> {
+    Asked::begin(path, request, limit)?.end()
+}
+
+/// A question that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    stream: UnixStream,
+    until: Instant,
+}
+
+impl Asked {
+    /// Sends a request.
+    pub(crate) fn begin(path: &Path, request: Request, limit: Duration) -> io::Result<Self> {
+        let until = Instant::now() + limit;
+        let mut stream = reach(path, |short| connect_within(short, limit))?;
+        write_line(&mut stream, &request)?;
+        Ok(Self { stream, until })
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn end(mut self) -> io::Result<Answer> {
+        let line = read_line(&mut self.stream, self.until)?;
+        serde_json::from_slice(&line).map_err(io::Error::from)
+    }
+}
+
+/// A queue that is full holds up a plain connect for as long as the other side likes.
+fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let limit = TimeVal::new(limit.as_secs().try_into().unwrap_or(60), limit.subsec_micros().into());
+    setsockopt(&fd, sockopt::SendTimeout, &limit)?;
+    connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(UnixStream::from(fd))
+}
+
+/// Calls with a path to the socket that fits into an address: through the descriptor of its directory where it must.
+fn reach<T>(path: &Path, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().as_bytes().len() <= LONGEST_PATH {
+        return call(path);
+    }
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return call(path);
+    };
+    let dir = File::open(dir)?;
+    call(&PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name))
+}
+
+fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// One line, without its end; an error when it does not come in time, however slowly it does.
+fn read_line(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let read = match stream.read(&mut buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error),
+        };
+        let chunk = &buffer[..read];
+        if let Some(end) = chunk.iter().position(|&byte| byte == b'\n') {
+            line.extend_from_slice(&chunk[..end]);
+            return Ok(line);
+        }
+        line.extend_from_slice(chunk);
+        if read == 0 || line.len() > LONGEST {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<Request>>);
+
+    impl Served for Told {
+        fn answer(&self, request: Request) -> Answer {
+            self.0.lock().unwrap().push(request);
+            match request {
+                Request::Status => {
+                    let status = Status { staleness: "watching".into(), shown: 3, arrivals: Vec::new() };
+                    Answer { status: Some(status), ..Answer::done() }
+                }
+                Request::Refresh => Answer::done(),
+                Request::Unmount { lazy: true, .. } => Answer::done(),
+                Request::Unmount { lazy: false, .. } => Answer { busy: true, ..Answer::default() },
+            }
+        }
+    }
+
+    fn exchange(served: &Told, line: &str) -> String {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        here.write_all(line.as_bytes()).unwrap();
+        converse(there, served).unwrap();
+        let mut answer = String::new();
+        here.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn one_line_each_way() {
+        let served = Told::default();
+        let check = |line: &str, expected: &str| assert_eq!(exchange(&served, line), format!("{expected}\n"), "{line}");
+        check("{\"do\":\"status\"}\n", r#"{"ok":true,"status":{"staleness":"watching","shown":3,"arrivals":[]}}"#);
+        check("{\"do\":\"refresh\"}\n", r#"{"ok":true}"#);
+        check("{\"do\":\"unmount\",\"lazy\":true,\"export\":false}\n", r#"{"ok":true}"#);
+        check("{\"do\":\"unmount\"}\n{\"do\":\"status\"}\n", r#"{"ok":false,"busy":true}"#);
+        let asked = [
+            Request::Status,
+            Request::Refresh,
+            Request::Unmount { lazy: true, export: false },
+            Request::Unmount { lazy: false, export: true },
+        ];
+        assert_eq!(*served.0.lock().unwrap(), asked);
+        for line in ["{\"do\":\"dance\"}\n", "{}\n", "nonsense\n", "\n"] {
+            let answer: Answer = serde_json::from_str(&exchange(&served, line)).unwrap();
+            assert!(!answer.ok && answer.error.is_some_and(|error| error.starts_with("no such request")), "{line}");
+        }
+        assert_eq!(served.0.lock().unwrap().len(), asked.len());
+    }
+
+    #[test]
+    fn one_who_leaves_or_dawdles_gets_no_answer() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        drop(here);
+        let soon = || Instant::now() + Duration::from_millis(20);
+        assert_eq!(read_line(&mut there, soon()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        here.write_all(b"{\"do\":").unwrap();
+        assert_eq!(read_line(&mut there, soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn silent_clients_keep_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        // Long enough that the address does not hold it.
+        let deep = dir.path().join("d".repeat(60)).join("e".repeat(60));
+        fs::create_dir_all(&deep).unwrap();
+        for path in [dir.path().join("control.sock"), deep.join("control.sock")] {
+            assert!(ask(&path, Request::Status, PATIENCE).is_err());
+            // A leftover is replaced.
+            drop(listen(&path).unwrap());
+            assert!(ask(&path, Request::Status, PATIENCE).is_err());
+            serve(listen(&path).unwrap(), Arc::new(Told::default()));
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            let silent: Vec<_> = (0..8).map(|_| reach(&path, |path| UnixStream::connect(path)).unwrap()).collect();
+            let answer = ask(&path, Request::Status, PATIENCE).unwrap();
+            assert_eq!(answer.status.unwrap().shown, 3);
+            drop(silent);
+        }
+    }
+}

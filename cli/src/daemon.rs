@@ -1,0 +1,269 @@
+//! The process behind a mount: it mounts, says that it is ready, answers on its control socket, and takes the mount away
+//! again when it is told to. In the background it is a new run of our own executable, since a process with threads
+//! cannot be split in two.
+
+mod launch;
+mod notify;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use jp_fs::mount::Error as MountError;
+use jp_fs::{Options, Session};
+use jp_store::store::Store;
+use jp_store::time::rfc3339;
+use nix::errno::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+pub(crate) use self::launch::{detached, launch};
+use self::notify::notify;
+use crate::control::{self, Answer, Request, Served};
+use crate::ctx::Ctx;
+use crate::error::{Error, Exit, Kind, Result};
+use crate::mounts::{Known, Record, StateDir};
+use crate::process;
+
+/// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
+/// time as long until we end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often we try.
+const RETRY: Duration = Duration::from_millis(250);
+/// How long another daemon of the same worktree may take to begin or to end.
+const TURN: Duration = Duration::from_secs(30);
+
+/// What is to be mounted.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) store: Store,
+    pub(crate) point: PathBuf,
+    pub(crate) options: Options,
+    /// The options by name, for whoever asks.
+    pub(crate) names: Vec<String>,
+}
+
+/// What a job comes to.
+#[derive(Clone, Debug)]
+pub(crate) enum Ready {
+    /// It is mounted, by us.
+    Mounted(Record),
+    /// Somebody else was quicker.
+    Already(Record),
+}
+
+/// Mounts, tells that it is ready, and stays until the mount has ended.
+pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Result<()>) -> Result<Exit> {
+    // Ctrl-C is one of the signals that end the mount, not the process.
+    let _hold = ctx.signals.hold();
+    let state = StateDir::of(job.store.layout());
+    state.make()?;
+    let _turn = match turn(&state)? {
+        Turn::Ours(lock) => lock,
+        Turn::Theirs(known) => return ready(Ready::Already(known.record)).map(|()| Exit::DONE),
+    };
+    let (send, events) = mpsc::channel();
+    watch_signals(send.clone())?;
+
+    let session = Session::begin(ctx.env.surroundings(), &job.store.layout().project, &job.point, &job.options)
+        .map_err(advise)?;
+    let behind = Arc::new(Behind { session: session.clone(), export: AtomicBool::new(true) });
+    let begun = begin(ctx, job, &state, &behind).and_then(|record| {
+        tracing::info!("mounted {}", job.point.display());
+        ready(Ready::Mounted(record))
+    });
+    if let Err(error) = begun {
+        // Nobody knows of it, or nobody could end it: it had better not be there.
+        let _ = session.unmount(true);
+        let _ = session.finish();
+        state.forget();
+        return Err(error);
+    }
+    notify(ctx.env, "READY=1");
+    watch_session(session.clone(), send);
+    wait(&session, &events);
+    notify(ctx.env, "STOPPING=1");
+    tracing::info!("unmounted {}", job.point.display());
+    end(ctx, job, &state, &behind)
+}
+
+/// The first thing about a mount that others see.
+fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Result<Record> {
+    let socket = state.socket();
+    let listener = control::listen(&socket).map_err(|error| Error::io("listen on", &socket, &error))?;
+    control::serve(listener, behind.clone());
+    let record = Record {
+        pid: ctx.env.pid,
+        started: process::started(ctx.env.pid),
+        point: job.point.clone(),
+        project: job.store.layout().project.clone(),
+        options: job.names.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        since: rfc3339(ctx.env.now()),
+    };
+    state.write(&record)?;
+    Ok(record)
+}
+
+/// Everything is on disk, and the last thing others see of it is that it is gone.
+fn end(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Behind) -> Result<Exit> {
+    let finished = behind.session.finish().map_err(Error::from);
+    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, job) } else { Ok(()) };
+    state.forget();
+    for error in [finished.as_ref().err(), followed.as_ref().err()].into_iter().flatten() {
+        tracing::error!("{error}: {}", error.causes.join(": "));
+    }
+    // A Ctrl-C has had its effect, which is that all ended well.
+    ctx.signals.forget();
+    finished.and(followed).map(|()| Exit::DONE)
+}
+
+/// The real files follow what was changed while they were covered.
+fn follow(_ctx: &Ctx<'_>, _job: &Job) -> Result<()> {
+    real_files_follow_with_the_next_write()
+}
+
+/// A stub: `Writer::uncover` takes its place.
+fn real_files_follow_with_the_next_write() -> Result<()> {
+    Ok(())
+}
+
+/// What the control socket speaks for.
+struct Behind {
+    session: Arc<Session>,
+    /// Whether the real files are to follow at the end.
+    export: AtomicBool,
+}
+
+impl Served for Behind {
+    fn answer(&self, request: Request) -> Answer {
+        match request {
+            Request::Status => Answer { status: Some(self.session.status()), ..Answer::done() },
+            Request::Refresh => {
+                self.session.refresh();
+                Answer::done()
+            }
+            Request::Unmount { lazy, export } => {
+                self.export.store(export, Ordering::SeqCst);
+                match self.session.unmount(lazy) {
+                    Ok(()) => Answer::done(),
+                    Err(MountError::Io { source, .. }) if source.raw_os_error() == Some(Errno::EBUSY as i32) => {
+                        Answer { busy: true, ..Answer::default() }
+                    }
+                    Err(error) => Answer::failed(error.to_string()),
+                }
+            }
+        }
+    }
+}
+
+/// Who may mount for this worktree.
+enum Turn {
+    Ours(File),
+    /// Another daemon has mounted it meanwhile.
+    Theirs(Known),
+}
+
+fn turn(state: &StateDir) -> Result<Turn> {
+    let path = state.lock();
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|error| Error::io("open", &path, &error))?;
+    let until = Instant::now() + TURN;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Turn::Ours(file)),
+            Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path, &error)),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        match state.known().filter(|known| known.alive() && known.status().is_some()) {
+            Some(known) => return Ok(Turn::Theirs(known)),
+            None if Instant::now() > until => {
+                return Err(Error::new(Kind::Locked, "another `jp mount` of this worktree is on its way")
+                    .hint(format!("see {} for what it does", state.log().display())));
+            }
+            None => std::thread::sleep(RETRY),
+        }
+    }
+}
+
+/// What happens to a daemon.
+enum Event {
+    /// The mount is gone.
+    Ended,
+    /// We are told to end it.
+    Stop,
+}
+
+fn watch_signals(send: Sender<Event>) -> Result<()> {
+    let failed = |error: std::io::Error| Error::no("cannot handle signals").because(&error);
+    // A terminal that is closed takes its session along, but not the mount.
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal != SIGHUP && send.send(Event::Stop).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn watch_session(session: Arc<Session>, send: Sender<Event>) {
+    std::thread::spawn(move || {
+        while !session.wait(Duration::from_secs(3600)) {}
+        let _ = send.send(Event::Ended);
+    });
+}
+
+/// Waits for the mount to end, and ends it when told to.
+fn wait(session: &Session, events: &Receiver<Event>) {
+    match events.recv() {
+        Ok(Event::Stop) => {}
+        Ok(Event::Ended) | Err(_) => return,
+    }
+    tracing::info!("told to end");
+    let begun = Instant::now();
+    let mut gone = false;
+    while begun.elapsed() < 2 * PATIENCE {
+        let lazy = begun.elapsed() >= PATIENCE;
+        if !gone {
+            match session.unmount(lazy) {
+                Ok(()) => gone = true,
+                Err(error) => tracing::debug!("not unmounted yet: {error}"),
+            }
+        }
+        match events.recv_timeout(RETRY) {
+            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Event::Stop) | Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+    tracing::warn!("somebody is still in the mount; it ends all the same");
+}
+
+/// Why a system does not mount, where we can guess.
+fn advise(error: MountError) -> Error {
+    let denied = match &error {
+        MountError::Io { source, .. } => {
+            matches!(source.raw_os_error(), Some(code) if code == Errno::EPERM as i32 || code == Errno::EACCES as i32)
+        }
+        MountError::Store(_) | MountError::Refused(_) => false,
+    };
+    let missing = matches!(&error, MountError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+    let told = Error::from(error);
+    match (denied, missing) {
+        (true, _) => told.hint("in a container mounting needs `--device /dev/fuse --cap-add SYS_ADMIN`"),
+        (_, true) => told.hint("install fuse3: without root, mounting needs its `fusermount3`"),
+        (false, false) => told,
+    }
+}
+
+/// The end of a log, for whoever wants to know why its daemon died.
+pub(crate) fn tail(path: &Path) -> Option<String> {
+    let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(5)..];
+    (!last.is_empty()).then(|| last.join("\n"))
+}

@@ -1,0 +1,305 @@
+//! The mounts of a store, as they are known from outside: what each daemon wrote down, whether it lives, what lies at a
+//! mount point, and how a dead one is cleared away.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use jp_fs::mount::Status;
+use jp_store::layout::Layout;
+use nix::mount::{MntFlags, umount2};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{self, Asked, Request};
+use crate::error::{Error, Kind, Result};
+use crate::{mountinfo, process};
+
+/// How long a daemon may take to say how it is.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How long a change waits for all mounts to show it.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Where a worktree's daemon keeps its things.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StateDir {
+    pub(crate) dir: PathBuf,
+}
+
+/// What a daemon writes down of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) pid: u32,
+    /// When that process began; another with the same number began at another time.
+    pub(crate) started: Option<u64>,
+    pub(crate) point: PathBuf,
+    pub(crate) project: PathBuf,
+    pub(crate) options: Vec<String>,
+    pub(crate) version: String,
+    pub(crate) since: String,
+}
+
+/// A daemon that is, or was, behind a mount.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) state: StateDir,
+    pub(crate) record: Record,
+}
+
+/// What there is at a mount point.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// Nothing is mounted there.
+    Free,
+    /// A mount of ours that works.
+    Live,
+    /// A mount of ours whose process is there and does not answer.
+    Mute,
+    /// A mount of ours whose process is gone.
+    Dead,
+    /// Something that is not ours.
+    Foreign { kind: String },
+}
+
+impl StateDir {
+    /// That of this worktree.
+    pub(crate) fn of(layout: &Layout) -> Self {
+        Self { dir: layout.worktree_state() }
+    }
+
+    pub(crate) fn record_file(&self) -> PathBuf {
+        self.dir.join("mount.json")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.join("mount.log")
+    }
+
+    /// Held by the daemon as long as it lives.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.dir.join("mount.lock")
+    }
+
+    pub(crate) fn drafts(&self) -> PathBuf {
+        self.dir.join("drafts")
+    }
+
+    /// What a daemon wrote here; a record that makes no sense counts as none.
+    pub(crate) fn known(&self) -> Option<Known> {
+        let record = serde_json::from_slice(&fs::read(self.record_file()).ok()?).ok()?;
+        Some(Known { state: self.clone(), record })
+    }
+
+    /// Writes a record, whole or not at all.
+    pub(crate) fn write(&self, record: &Record) -> Result<()> {
+        let path = self.record_file();
+        let failed = |error: &io::Error| Error::io("write", &path, error);
+        let mut text = serde_json::to_vec_pretty(record).map_err(|error| failed(&error.into()))?;
+        text.push(b'\n');
+        let mut file = tempfile::NamedTempFile::new_in(&self.dir).map_err(|error| failed(&error))?;
+        file.write_all(&text).map_err(|error| failed(&error))?;
+        file.persist(&path).map(drop).map_err(|error| failed(&error.error))
+    }
+
+    /// Makes the directory, for nobody but its owner: whoever reaches the socket can end the mount.
+    pub(crate) fn make(&self) -> Result<()> {
+        fs::create_dir_all(&self.dir)
+            .and_then(|()| fs::set_permissions(&self.dir, Permissions::from_mode(0o700)))
+            .map_err(|error| Error::io("make", &self.dir, &error))
+    }
+
+    /// Forgets a mount that has ended.
+    pub(crate) fn forget(&self) {
+        for path in [self.record_file(), self.socket()] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!("cannot remove {}: {error}", path.display());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Whether the process that wrote the record is still there.
+    pub(crate) fn alive(&self) -> bool {
+        let started = process::started(self.record.pid);
+        started.is_some() && started == self.record.started
+    }
+
+    /// How the daemon says it is; `None` when it does not say.
+    pub(crate) fn status(&self) -> Option<Status> {
+        control::ask(&self.state.socket(), Request::Status, ANSWER).ok()?.status
+    }
+}
+
+/// Every mount of a store, whichever worktree's it is.
+pub(crate) fn of_store(layout: &Layout) -> Vec<Known> {
+    below(&layout.store.vfs())
+}
+
+/// Every mount of every store.
+pub(crate) fn of_user(data_dir: &Path) -> Vec<Known> {
+    let stores = fs::read_dir(data_dir.join("workspace")).into_iter().flatten().flatten();
+    stores.flat_map(|store| below(&store.path().join("vfs"))).collect()
+}
+
+fn below(vfs: &Path) -> Vec<Known> {
+    let dirs = fs::read_dir(vfs).into_iter().flatten().flatten();
+    let mut found: Vec<Known> = dirs.filter_map(|dir| StateDir { dir: dir.path() }.known()).collect();
+    found.sort_by(|a, b| a.record.point.cmp(&b.record.point));
+    found
+}
+
+/// What is at a point, given what is known of a mount there.
+pub(crate) fn standing(point: &Path, known: Option<&Known>) -> Standing {
+    let mounts = mountinfo::read();
+    match mountinfo::at(&mounts, point) {
+        None => return Standing::Free,
+        Some(mount) if !mount.is_ours() => return Standing::Foreign { kind: mount.kind.clone() },
+        Some(_) => {}
+    }
+    match known.filter(|known| known.record.point == point) {
+        Some(known) if known.alive() => {
+            if known.status().is_some() {
+                Standing::Live
+            } else {
+                Standing::Mute
+            }
+        }
+        // Another store's mount can lie over a dead one of ours.
+        Some(_) => match probe(point) {
+            Probe::Answers => Standing::Live,
+            Probe::Dead | Probe::Silent => Standing::Dead,
+        },
+        None => match probe(point) {
+            Probe::Answers => Standing::Live,
+            Probe::Dead => Standing::Dead,
+            Probe::Silent => Standing::Mute,
+        },
+    }
+}
+
+enum Probe {
+    Answers,
+    Dead,
+    Silent,
+}
+
+/// Looks at a mount point from a thread that may hang.
+fn probe(point: &Path) -> Probe {
+    let (send, receive) = mpsc::channel();
+    let point = point.to_owned();
+    std::thread::spawn(move || send.send(fs::symlink_metadata(point).map(drop)));
+    match receive.recv_timeout(ANSWER) {
+        Ok(Err(error)) if error.raw_os_error() == Some(nix::errno::Errno::ENOTCONN as i32) => Probe::Dead,
+        Ok(_) => Probe::Answers,
+        Err(_) => Probe::Silent,
+    }
+}
+
+/// Takes a mount away. A lazy one goes at once, for whoever is not in it yet.
+pub(crate) fn detach(point: &Path, lazy: bool) -> Result<()> {
+    let failed = || Error::new(Kind::Damaged, format!("cannot unmount {}", point.display()));
+    if nix::unistd::geteuid().is_root() {
+        let flags = if lazy { MntFlags::MNT_DETACH } else { MntFlags::empty() } | MntFlags::UMOUNT_NOFOLLOW;
+        return umount2(point, flags).map_err(|error| failed().because(&error));
+    }
+    let mut command = Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(point).stdin(Stdio::null());
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(failed().because(&io::Error::other(said)))
+        }
+        Err(error) => Err(failed().because(&error).hint("install fuse3, which has `fusermount3`")),
+    }
+}
+
+/// Clears away a dead mount and what its daemon left behind.
+pub(crate) fn clear(point: &Path, known: Option<&Known>) -> Result<()> {
+    // Dead ones can lie over each other.
+    while mountinfo::is_ours_mounted(point) {
+        detach(point, true)?;
+        if !matches!(standing(point, known), Standing::Dead) {
+            break;
+        }
+    }
+    if let Some(known) = known {
+        known.state.forget();
+    }
+    Ok(())
+}
+
+/// Tells every live mount of a store that something changed, so that it is seen there at once. A mount that does not
+/// answer in time finds out by itself.
+pub(crate) fn refresh(layout: &Layout) {
+    let until = Instant::now() + REFRESH;
+    let left = || until.saturating_duration_since(Instant::now());
+    let ask = |known: &Known| match Asked::begin(&known.state.socket(), Request::Refresh, left()) {
+        Ok(asked) => Some(asked),
+        Err(error) => {
+            tracing::debug!("the mount at {} was not told: {error}", known.record.point.display());
+            None
+        }
+    };
+    let asked: Vec<Asked> = of_store(layout).iter().filter_map(ask).collect();
+    for asked in asked {
+        if let Err(error) = asked.end() {
+            tracing::debug!("a mount does not say that it has looked: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records() {
+        let dir = tempfile::tempdir().unwrap();
+        let vfs = dir.path().join("workspace/main-otvo8/vfs");
+        let state = StateDir { dir: vfs.join("0123456789abcdef") };
+        assert!(state.known().is_none() && of_user(dir.path()).is_empty());
+        state.make().unwrap();
+        assert_eq!(fs::metadata(&state.dir).unwrap().permissions().mode() & 0o777, 0o700);
+        let me = std::process::id();
+        let record = Record {
+            pid: me,
+            started: process::started(me),
+            point: "/p/.jp/conversations".into(),
+            project: "/p".into(),
+            options: vec!["strict".into()],
+            version: "0".into(),
+            since: "2025-07-20T12:00:00Z".into(),
+        };
+        state.write(&record).unwrap();
+        let [known] = &of_user(dir.path())[..] else { panic!("one mount") };
+        assert_eq!((&known.record, known.alive()), (&record, true));
+        assert!(known.status().is_none(), "nobody listens");
+        // The same number, another process.
+        state.write(&Record { started: Some(1), ..record.clone() }).unwrap();
+        assert!(!state.known().unwrap().alive());
+        fs::write(state.record_file(), "{").unwrap();
+        assert!(state.known().is_none());
+        state.forget();
+        state.forget();
+        assert!(!state.record_file().exists());
+    }
+
+    #[test]
+    fn nothing_is_mounted_in_a_plain_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(standing(&dir.path().canonicalize().unwrap(), None), Standing::Free));
+        assert!(matches!(standing(Path::new("/proc"), None), Standing::Foreign { .. }));
+    }
+}

@@ -1,0 +1,47 @@
+//! Who asks, as far as the system tells.
+
+use std::fs;
+
+/// A thread that made a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its number; the process is looked up when it matters.
+    pub pid: u32,
+}
+
+impl Caller {
+    /// The process it belongs to.
+    pub fn process(self) -> u32 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        line.and_then(|number| number.trim().parse().ok()).unwrap_or(self.pid)
+    }
+
+    /// Whether it asks for a name in order to take it, and would take another name of the same thing for an obstacle.
+    pub fn claims_names(self) -> bool {
+        let name = fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        matches!(name.trim_end(), "git" | "mv")
+    }
+}
+
+/// Whether a process is there and not merely waiting to be reaped.
+pub fn is_running(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process() {
+        let me = std::process::id();
+        assert!(is_running(me) && !is_running(u32::MAX));
+        // The test runs in a thread of its own.
+        let thread = nix::unistd::gettid().as_raw().unsigned_abs();
+        assert_eq!(Caller { pid: thread }.process(), me);
+        assert!(!Caller { pid: me }.claims_names());
+    }
+}

@@ -1,0 +1,315 @@
+//! What the mount answers. Requests name nodes by number, as kernels do; nothing here knows which kernel asks, and all state
+//! belongs to nodes, none to whoever has them open.
+//!
+//! # Locks
+//!
+//! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `fresh`,
+//! `touched`, `listings`, `echo`) last, for a moment each and never one inside another. What goes stale is handed to a thread
+//! of its own, so that no lock is held while the kernel is told.
+
+mod attr;
+mod dirs;
+mod files;
+mod find;
+mod list;
+mod look;
+mod remove;
+mod rename;
+mod save;
+mod xattr;
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jp_store::ConversationId;
+use jp_store::error::Context as _;
+use jp_store::ledger::Ledger;
+use jp_store::lock::{Guard, Wait};
+use jp_store::mirror::Mirror;
+use jp_store::reconcile::ManagedFile;
+use jp_store::writer::Writer;
+use lru::LruCache;
+use parking_lot::{Mutex, RwLock};
+
+pub use attr::{Attr, SetAttr};
+pub use find::{Found, Lookup};
+pub use list::Listed;
+pub use look::Noticed;
+pub use rename::Rename;
+
+use crate::backing::{Backing, Stat};
+use crate::caller::Caller;
+use crate::catalog::{Catalog, Item, Stale};
+use crate::draft::Draft;
+use crate::error::{FsError, Result};
+use crate::inodes::Inodes;
+use crate::node::{Dir, Home, Node};
+use crate::teller::Outbox;
+
+/// What the mount may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// Also show what is not meant to be shown here.
+    pub all: bool,
+    /// A save that is no document fails.
+    pub strict: bool,
+    /// Answers extended attributes.
+    pub xattrs: bool,
+}
+
+/// The filesystem.
+#[derive(Debug)]
+pub struct Vfs {
+    rules: Rules,
+    writer: Writer,
+    backing: Arc<dyn Backing>,
+    /// Where the real files beneath the mount are reached.
+    under: PathBuf,
+    /// This worktree's state in the store.
+    state: PathBuf,
+    outbox: Outbox,
+    /// When the mount began: directories of conversations have not changed before.
+    began: i64,
+    catalog: RwLock<Catalog>,
+    inodes: Mutex<Inodes>,
+    drafts: Mutex<HashMap<(ConversationId, ManagedFile), Draft>>,
+    rooms: Mutex<HashMap<ConversationId, Arc<Mutex<()>>>>,
+    fresh: Mutex<HashMap<ConversationId, Fresh>>,
+    touched: Mutex<HashMap<Node, i64>>,
+    listings: Mutex<LruCache<u64, Arc<Vec<Listed>>>>,
+    echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
+    sight: Mutex<Sight>,
+}
+
+/// What was last seen of the store's own books.
+#[derive(Debug, Default)]
+struct Sight {
+    mirror: Mirror,
+    ledger: Ledger,
+    books: [Option<Mark>; 3],
+    /// How files looked, where they are looked at again and again instead of being watched.
+    marks: HashMap<PathBuf, Option<Mark>>,
+}
+
+/// A directory that a program has just made: to that program it is empty, as any directory is that one makes.
+#[derive(Debug)]
+struct Fresh {
+    maker: u32,
+    made: BTreeSet<PathBuf>,
+}
+
+/// Tells one state of a file from another.
+type Mark = (u64, u64, i64);
+
+fn mark(stat: &Stat) -> Mark {
+    (stat.ino, stat.size, stat.mtime)
+}
+
+impl Vfs {
+    /// A filesystem over a store that is ready to be changed. `under` is where the real files beneath the mount are
+    /// reached. Everything is looked at once.
+    pub fn new(
+        writer: Writer,
+        backing: Arc<dyn Backing>,
+        under: PathBuf,
+        rules: Rules,
+        outbox: Outbox,
+    ) -> Result<Self> {
+        let state = writer.store().layout().worktree_state();
+        let began = nanos(&writer);
+        let vfs = Self {
+            rules,
+            writer,
+            backing,
+            under,
+            state,
+            outbox,
+            began,
+            catalog: RwLock::new(Catalog::new(rules.all)),
+            inodes: Mutex::default(),
+            drafts: Mutex::default(),
+            rooms: Mutex::default(),
+            fresh: Mutex::default(),
+            touched: Mutex::default(),
+            listings: Mutex::new(LruCache::new(NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN))),
+            echo: Mutex::default(),
+            sight: Mutex::default(),
+        };
+        vfs.prepare()?;
+        vfs.look_at_all()?;
+        vfs.load_arrivals()?;
+        vfs.load_former();
+        vfs.load_drafts()?;
+        Ok(vfs)
+    }
+
+    /// The store it shows.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// How many conversations are shown.
+    pub fn count_shown(&self) -> usize {
+        self.catalog.read().count_shown()
+    }
+
+    /// The number of a node, if the kernel knows it.
+    pub fn known(&self, node: &Node) -> Option<u64> {
+        self.inodes.lock().known(node)
+    }
+
+    /// The kernel forgets a node as often as it says.
+    pub fn forget(&self, number: u64, count: u64) {
+        let gone = self.inodes.lock().forget(number, count);
+        if let Some(node) = gone
+            && let Ok(path) = self.path(&node)
+            && let Err(error) = self.backing.remove(&path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::debug!(path = %path.display(), %error, "a file without a name stays behind");
+        }
+    }
+
+    /// Directories of our own, without what an earlier mount had no use for any more.
+    fn prepare(&self) -> Result<()> {
+        if self.rules.read_only {
+            return Ok(());
+        }
+        for dir in ["drafts", "drafts/new", "scratch", "orphans"] {
+            let dir = self.state.join(dir);
+            self.backing.make_dirs(&dir).context("make directory", &dir)?;
+        }
+        let orphans = self.state.join("orphans");
+        for (name, _) in self.backing.list(&orphans).context("list", &orphans)? {
+            let path = orphans.join(name);
+            self.backing.remove(&path).context("remove", &path)?;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> i64 {
+        nanos(&self.writer)
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.rules.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// What a number stands for.
+    fn node(&self, number: u64) -> Result<Node> {
+        self.inodes.lock().resolve(number).ok_or(FsError::Stale)
+    }
+
+    /// What is known of a conversation.
+    fn item(&self, id: ConversationId) -> Result<Item> {
+        self.catalog.read().get(id).cloned().ok_or(FsError::Stale)
+    }
+
+    /// What is known of a conversation that is shown.
+    fn shown(&self, id: ConversationId) -> Result<Item> {
+        let catalog = self.catalog.read();
+        match catalog.get(id) {
+            Some(item) if catalog.is_visible(id) => Ok(item.clone()),
+            Some(_) | None => Err(FsError::Stale),
+        }
+    }
+
+    /// The real file or directory behind a node.
+    fn path(&self, node: &Node) -> Result<PathBuf> {
+        match node {
+            Node::Conversation(id) => Ok(self.item(*id)?.dir),
+            Node::Managed(id, file) => Ok(self.item(*id)?.dir.join(file.name())),
+            Node::Own(id, inner) => Ok(self.item(*id)?.dir.join(inner)),
+            Node::Scratch(home, inner) => Ok(self.scratch_dir(*home).join(inner)),
+            Node::Under(name) => Ok(self.under.join(name)),
+            Node::Orphan(number) => Ok(self.orphan(*number)),
+            Node::Children(_) | Node::Alias(..) => Err(FsError::IsDir),
+        }
+    }
+
+    fn scratch_dir(&self, home: Home) -> PathBuf {
+        let name = match home {
+            Home::Conversation(id) => id.deciseconds().to_string(),
+            Home::Children(Dir::Root) => "root".to_owned(),
+            Home::Children(Dir::Archive) => "archive".to_owned(),
+            Home::Children(Dir::Of(id)) => format!("{}.children", id.deciseconds()),
+        };
+        self.state.join("scratch").join(name)
+    }
+
+    fn orphan(&self, number: u64) -> PathBuf {
+        self.state.join("orphans").join(number.to_string())
+    }
+
+    /// Nobody else changes the conversation through this mount while this is held.
+    fn room(&self, id: ConversationId) -> Arc<Mutex<()>> {
+        let mut rooms = self.rooms.lock();
+        if rooms.len() > 1024 {
+            rooms.retain(|_, room| Arc::strong_count(room) > 1);
+        }
+        rooms.entry(id).or_default().clone()
+    }
+
+    /// The conversation's lock, for whoever asks: what its ancestors hold lets it through.
+    fn lock(&self, caller: Caller, id: ConversationId) -> Result<Guard> {
+        self.writer.on_behalf_of(caller.pid).lock(id, &Wait::none()).map_err(|error| match error {
+            jp_store::Error::Locked { .. } => FsError::Busy,
+            error => error.into(),
+        })
+    }
+
+    /// A directory has changed now.
+    fn touch(&self, dir: &Node) {
+        let now = self.now();
+        self.touched.lock().insert(dir.clone(), now);
+    }
+
+    /// What has become stale is told to the kernel in a while.
+    fn tell(&self, stale: Vec<Stale>) {
+        if stale.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let mut touched = self.touched.lock();
+        for stale in &stale {
+            if let Stale::Name(dir, _) = stale {
+                touched.insert(dir.clone(), now);
+            }
+        }
+        drop(touched);
+        self.outbox.send(stale);
+    }
+
+    /// A file of the store looks like this by our own doing: when the watch tells of it, that is no news.
+    fn note_own(&self, path: &Path) {
+        let now = self.backing.stat(path).ok().as_ref().map(mark);
+        let mut echo = self.echo.lock();
+        if echo.len() > 10_000 {
+            echo.clear();
+        }
+        echo.insert(path.to_owned(), now);
+    }
+}
+
+fn nanos(writer: &Writer) -> i64 {
+    i64::try_from(writer.store().now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+/// Names that no directory takes.
+fn check_name(name: &OsStr) -> Result<()> {
+    match name.len() {
+        0 => Err(FsError::NotFound),
+        1..=255 => Ok(()),
+        _ => Err(FsError::NameTooLong),
+    }
+}
+
+/// The managed file of this name.
+fn managed_file(name: &OsStr) -> Option<ManagedFile> {
+    ManagedFile::from_name(name.to_str()?)
+}

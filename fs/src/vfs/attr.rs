@@ -1,0 +1,177 @@
+//! What nodes are like, and what of it can be set.
+
+use std::path::PathBuf;
+
+use jp_store::disk::Kind;
+use jp_store::error::Context as _;
+
+use super::Vfs;
+use crate::backing::{Space, Stat};
+use crate::caller::Caller;
+use crate::error::{FsError, Result};
+use crate::node::{Dir, Node};
+
+/// What a node is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Its number.
+    pub number: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Size in bytes.
+    pub size: u64,
+    /// Last change, in nanoseconds since the epoch.
+    pub mtime: i64,
+    /// Last reading, in nanoseconds since the epoch.
+    pub atime: i64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Whose it is.
+    pub uid: u32,
+    /// Which group's it is.
+    pub gid: u32,
+}
+
+/// What is to be set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttr {
+    /// The size.
+    pub size: Option<u64>,
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// Last reading, in nanoseconds since the epoch.
+    pub atime: Option<i64>,
+    /// Last change, in nanoseconds since the epoch.
+    pub mtime: Option<i64>,
+}
+
+impl Vfs {
+    /// What a node is like.
+    pub fn attr(&self, number: u64) -> Result<Attr> {
+        let node = self.node(number)?;
+        // The number is known, so whatever is not there any more is gone, not misspelt.
+        match self.attr_of(&node) {
+            Ok(attr) => Ok(Attr { number, ..attr }),
+            Err(error) if error.is_absent() => Err(FsError::Stale),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets what is to be set. A new size is a change of the content.
+    pub fn set_attr(&self, caller: Caller, number: u64, set: SetAttr) -> Result<Attr> {
+        self.writable()?;
+        let before = self.attr(number)?;
+        let node = self.node(number)?;
+        if set.uid.is_some_and(|uid| uid != before.uid) || set.gid.is_some_and(|gid| gid != before.gid) {
+            return Err(FsError::Refused("files belong to whom they belong"));
+        }
+        if let Some(size) = set.size {
+            self.truncate(caller, &node, size)?;
+        }
+        if set.mode.is_some() || set.atime.is_some() || set.mtime.is_some() {
+            self.set_rest(&node, set)?;
+        }
+        self.attr(number)
+    }
+
+    /// How full the filesystem is that holds the store.
+    pub fn space(&self) -> Result<Space> {
+        let dir = &self.writer.store().layout().store.dir;
+        Ok(self.backing.space(dir).context("look at", dir)?)
+    }
+
+    /// What a node is like; the number is filled in by whoever knows it.
+    pub(super) fn attr_of(&self, node: &Node) -> Result<Attr> {
+        match node {
+            Node::Children(at) => self.attr_of_children(*at),
+            Node::Conversation(id) => {
+                let dir = self.item(*id)?.dir;
+                let attr = self.attr_at(&dir)?;
+                let mtime = self.touched.lock().get(node).map_or(attr.mtime, |&touched| touched.max(attr.mtime));
+                Ok(Attr { mtime, ..attr })
+            }
+            Node::Managed(id, file) => {
+                let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| (draft.bytes.len(), draft.changed));
+                let path = self.path(node)?;
+                let Some((size, changed)) = draft else { return self.attr_at(&path) };
+                let behind = self.attr_at(&path).or_else(|error| match error.is_absent() {
+                    // The store has none yet: it will look like its neighbours.
+                    true => self.attr_of(&Node::Conversation(*id)).map(|dir| Attr { mode: dir.mode & 0o666, ..dir }),
+                    false => Err(error),
+                })?;
+                Ok(Attr { kind: Kind::File, size: size as u64, mtime: changed, ..behind })
+            }
+            Node::Alias(at, name) => {
+                let target = self.read_alias(*at, name)?;
+                let dir = self.attr_of_children(*at)?;
+                Ok(Attr { kind: Kind::Link, size: target.as_os_str().len() as u64, mode: 0o777, ..dir })
+            }
+            Node::Own(..) | Node::Scratch(..) | Node::Under(_) | Node::Orphan(_) => {
+                let attr = self.attr_at(&self.path(node)?)?;
+                let touched = self.touched.lock().get(node).copied().filter(|_| attr.kind == Kind::Dir);
+                Ok(Attr { mtime: touched.map_or(attr.mtime, |touched| touched.max(attr.mtime)), ..attr })
+            }
+        }
+    }
+
+    pub(super) fn attr_at(&self, path: &std::path::Path) -> Result<Attr> {
+        let Stat { kind, size, mtime, atime, mode, uid, gid, .. } = self.backing.stat(path).context("look at", path)?;
+        Ok(Attr { number: 0, kind, size, mtime, atime, mode, uid, gid })
+    }
+
+    /// A directory of conversations is like the store's.
+    fn attr_of_children(&self, at: Dir) -> Result<Attr> {
+        let node = Node::Children(at);
+        let dir: PathBuf = match at {
+            Dir::Root | Dir::Archive => self.writer.store().layout().store.conversations(),
+            Dir::Of(id) => self.item(id)?.dir,
+        };
+        let attr = self.attr_at(&dir)?;
+        // Nothing tells when it last changed before the mount began; that it may have is told by the beginning.
+        let mtime = self.touched.lock().get(&node).copied().unwrap_or(self.began);
+        Ok(Attr { mtime, atime: mtime, size: 4096, ..attr })
+    }
+
+    fn set_rest(&self, node: &Node, set: SetAttr) -> Result<()> {
+        if let Node::Managed(id, file) = node
+            && let Some(mtime) = set.mtime
+            && let Some(draft) = self.drafts.lock().get_mut(&(*id, *file))
+        {
+            draft.changed = mtime;
+        }
+        let path = match node {
+            // Directories of conversations have neither a mode nor a time of their own.
+            Node::Children(dir) => {
+                if let Some(mtime) = set.mtime {
+                    self.touched.lock().insert(Node::Children(*dir), mtime);
+                }
+                return Ok(());
+            }
+            Node::Alias(..) => return Err(FsError::Refused("a link to the canonical name")),
+            node => self.path(node)?,
+        };
+        let has_draft = matches!(node, Node::Managed(id, file) if self.drafts.lock().contains_key(&(*id, *file)));
+        let gone = |error: &std::io::Error| has_draft && error.kind() == std::io::ErrorKind::NotFound;
+        if let Some(mode) = set.mode {
+            match self.backing.set_mode(&path, mode & 0o7777) {
+                Err(error) if gone(&error) => {}
+                result => result.context("set the mode of", &path)?,
+            }
+        }
+        if set.atime.is_some() || set.mtime.is_some() {
+            if matches!(node, Node::Conversation(_) | Node::Own(..)) {
+                self.touched.lock().remove(node);
+            }
+            match self.backing.set_times(&path, set.atime, set.mtime) {
+                Err(error) if gone(&error) => {}
+                result => result.context("set the times of", &path)?,
+            }
+        }
+        self.note_own(&path);
+        Ok(())
+    }
+}

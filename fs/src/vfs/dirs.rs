@@ -1,0 +1,248 @@
+//! Directories that are made: conversations brought back, conversations that arrive, directories of the user's own.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use jp_store::ConversationId;
+use jp_store::error::Context as _;
+use jp_store::journal::Change;
+use jp_store::layout::{CONVERSATIONS, Partition};
+use jp_store::lock::Wait;
+use jp_store::reconcile::ManagedFile;
+use jp_store::scratch::is_scratch;
+use serde::{Deserialize, Serialize};
+
+use super::{Attr, Fresh, Vfs, check_name};
+use crate::caller::Caller;
+use crate::catalog::{Item, parse};
+use crate::draft;
+use crate::error::{FsError, Result};
+use crate::mount::Arrival;
+use crate::node::{Dir, Node};
+
+/// What is noted of a conversation that is arriving, beside its files.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    name: String,
+    parent: Option<ConversationId>,
+    archived: bool,
+}
+
+impl Vfs {
+    /// Makes a directory.
+    pub fn make_dir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<Attr> {
+        self.writable()?;
+        check_name(name)?;
+        let dir = self.node(parent)?;
+        if let Node::Conversation(id) = &dir
+            && name == CONVERSATIONS
+            && self.is_masked(caller, *id, Path::new(name))
+        {
+            self.made(&dir, name);
+            return self.enter(&Node::Children(Dir::Of(*id)));
+        }
+        if self.is_there(caller, &dir, name)? {
+            return Err(FsError::Exists);
+        }
+        let node = match &dir {
+            Node::Children(at) => Node::Conversation(self.make_conversation(caller, *at, name)?),
+            dir => {
+                let node = self.place_for(dir, name)?;
+                let _hold = self.hold(caller, &[&node])?;
+                self.make_way(&node)?;
+                let path = self.path(&node)?;
+                match self.backing.make_dir(&path, mode & 0o7777) {
+                    // Hidden here, and there again from now on.
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                    made => made.context("make directory", &path)?,
+                }
+                self.note_own(&path);
+                self.show_file(&node)?;
+                node
+            }
+        };
+        self.made(&dir, name);
+        self.enter(&node)
+    }
+
+    /// Brings a known conversation back, or lets a new one begin to arrive.
+    fn make_conversation(&self, caller: Caller, at: Dir, name: &OsStr) -> Result<ConversationId> {
+        const NO_PLACE: FsError = FsError::Refused("only conversations lie here, named by their ids");
+        let id = match name.to_str().and_then(parse) {
+            Some((id, _)) if !is_scratch(name) && id.is_canonical_dirname(&name.to_string_lossy()) => id,
+            Some(_) | None => return Err(NO_PLACE),
+        };
+        let known = {
+            let catalog = self.catalog.read();
+            if catalog.is_visible(id) {
+                return Err(FsError::Exists);
+            }
+            catalog.get(id).cloned()
+        };
+        match known {
+            Some(item) => self.bring_back(caller, id, &item, at, name)?,
+            None => self.begin_arrival(id, at, name)?,
+        }
+        Ok(id)
+    }
+
+    fn bring_back(&self, caller: Caller, id: ConversationId, item: &Item, at: Dir, name: &OsStr) -> Result<()> {
+        let partition = self.partition_of(at);
+        if item.partition != partition && !item.pending {
+            let writer = self.writer.on_behalf_of(caller.pid);
+            match partition {
+                Partition::Live => writer.unarchive(id, &Wait::none())?,
+                Partition::Archived => writer.archive(id, &Wait::none())?,
+            };
+            self.look_after_shape(id)?;
+        }
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), made: Default::default() });
+        self.note(&[Change::Show(id)])?;
+        let natural = {
+            let catalog = self.catalog.read();
+            catalog.place(id).is_some_and(|place| place == (at, name))
+        };
+        if !natural {
+            let stale = self.catalog.write().give(id, Some((at, name.to_owned())));
+            self.tell(stale);
+        }
+        Ok(())
+    }
+
+    /// A new conversation is pending until its metadata and its events are there and good.
+    fn begin_arrival(&self, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
+        let dir = self.arrival_dir(id);
+        let note = Note {
+            name: name.to_string_lossy().into_owned(),
+            parent: at.parent(),
+            archived: self.partition_of(at) == Partition::Archived,
+        };
+        self.write_note(id, &note)?;
+        self.backing.make_dir(&dir, 0o755).context("make directory", &dir)?;
+        self.insert_arrival(id, note);
+        Ok(())
+    }
+
+    fn write_note(&self, id: ConversationId, note: &Note) -> Result<()> {
+        let path = self.note_path(id);
+        let beside = path.with_extension("new");
+        // A note of plain values is always JSON.
+        let bytes = serde_json::to_vec(note).unwrap_or_default();
+        Ok(self.backing.replace(&path, &beside, &bytes).context("write", &path)?)
+    }
+
+    fn insert_arrival(&self, id: ConversationId, note: Note) {
+        let item = Item {
+            partition: if note.archived { Partition::Archived } else { Partition::Live },
+            name: OsString::from(note.name),
+            parent: note.parent,
+            shown: true,
+            title: None,
+            dir: self.arrival_dir(id),
+            pending: true,
+            hidden: Default::default(),
+        };
+        let stale = self.catalog.write().apply(id, Some(item));
+        self.tell(stale);
+    }
+
+    /// Gives a conversation that has not arrived yet another place or name.
+    pub(super) fn move_arrival(&self, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
+        let archived = self.partition_of(at) == Partition::Archived;
+        let note = Note { name: name.to_string_lossy().into_owned(), parent: at.parent(), archived };
+        self.write_note(id, &note)?;
+        self.insert_arrival(id, note);
+        Ok(())
+    }
+
+    /// What an earlier mount saw arriving goes on arriving.
+    pub(super) fn load_arrivals(&self) -> Result<()> {
+        let dir = self.state.join("drafts/new");
+        let listed = match self.backing.list(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            listed => listed.context("list", &dir)?,
+        };
+        for (name, _) in listed {
+            let Some((id, true)) = name.to_str().and_then(parse) else { continue };
+            if self.catalog.read().get(id).is_some_and(|item| !item.pending) {
+                // It has arrived; what is left of it is a leftover of the moment between.
+                continue;
+            }
+            let note = self.backing.read_all(&self.note_path(id)).ok();
+            if let Some(note) = note.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+                self.insert_arrival(id, note);
+                if let Err(error) = self.arrive(Caller { pid: std::process::id() }, id) {
+                    tracing::warn!(%id, %error, "an arriving conversation cannot be taken in yet");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is arriving, and what each still needs.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        let pending: Vec<_> = {
+            let catalog = self.catalog.read();
+            catalog.ids().filter(|&id| catalog.get(id).is_some_and(|item| item.pending)).collect()
+        };
+        pending
+            .into_iter()
+            .map(|id| Arrival { id: id.to_string(), needs: self.needs(id).unwrap_or_default() })
+            .collect()
+    }
+
+    fn needs(&self, id: ConversationId) -> Option<String> {
+        let dir = self.arrival_dir(id);
+        [ManagedFile::Metadata, ManagedFile::Events].into_iter().find_map(|file| {
+            match self.backing.read_all(&dir.join(file.name())) {
+                Err(_) => Some(file.name().to_owned()),
+                Ok(bytes) => draft::whole(file, &bytes).err().map(|reason| format!("{}: {reason}", file.name())),
+            }
+        })
+    }
+
+    /// A managed file of an arriving conversation has changed: it may be whole now.
+    pub(super) fn arrive_if_managed(&self, caller: Caller, node: &Node) -> Result<()> {
+        match node {
+            Node::Managed(id, _) => self.arrive(caller, *id),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a conversation into the store if everything it needs is there. The caller has its room.
+    pub(super) fn arrive(&self, caller: Caller, id: ConversationId) -> Result<()> {
+        let item = self.item(id)?;
+        if !item.pending || self.needs(id).is_some() {
+            return Ok(());
+        }
+        let guard = self.lock(caller, id)?;
+        let writer = self.writer.on_behalf_of(caller.pid);
+        writer.adopt(&guard, &item.dir, item.parent)?;
+        drop(guard);
+        let path = self.note_path(id);
+        if let Err(error) = self.backing.remove(&path) {
+            tracing::debug!(path = %path.display(), %error, "a note stays behind");
+        }
+        if item.partition == Partition::Archived {
+            writer.archive(id, &Wait::none())?;
+        }
+        self.look_after_shape(id)
+    }
+
+    /// The partition a directory of conversations is in.
+    pub(super) fn partition_of(&self, at: Dir) -> Partition {
+        match at {
+            Dir::Root => Partition::Live,
+            Dir::Archive => Partition::Archived,
+            Dir::Of(id) => self.catalog.read().get(id).map_or(Partition::Live, |item| item.partition),
+        }
+    }
+
+    pub(super) fn arrival_dir(&self, id: ConversationId) -> PathBuf {
+        self.state.join("drafts/new").join(id.deciseconds().to_string())
+    }
+
+    pub(super) fn note_path(&self, id: ConversationId) -> PathBuf {
+        self.state.join("drafts/new").join(format!("{}.json", id.deciseconds()))
+    }
+}

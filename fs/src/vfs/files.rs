@@ -1,0 +1,232 @@
+//! Files: made, read, written. Managed ones go through drafts; the others are what is behind them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use jp_store::error::Context as _;
+use jp_store::journal::Change;
+use jp_store::layout::CONVERSATIONS;
+use jp_store::scratch::is_scratch;
+
+use super::{Attr, Vfs, check_name};
+use crate::caller::Caller;
+use crate::catalog::Meaning;
+use crate::error::{FsError, Result};
+use crate::node::{Dir, Home, Node};
+
+impl Vfs {
+    /// A part of a file; less than asked for only at its end.
+    pub fn read(&self, number: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
+        let node = self.node(number)?;
+        if let Node::Managed(id, file) = &node {
+            let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| draft.bytes.clone());
+            if let Some(bytes) = draft {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let end = start.saturating_add(size as usize).min(bytes.len());
+                return Ok(bytes[start..end].to_vec());
+            }
+        }
+        let path = self.path(&node)?;
+        match self.backing.read(&path, offset, size as usize) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(FsError::Stale),
+            read => Ok(read.context("read", &path)?),
+        }
+    }
+
+    /// Where a link points.
+    pub fn read_link(&self, number: u64) -> Result<PathBuf> {
+        let node = self.node(number)?;
+        if let Node::Alias(at, name) = &node {
+            return self.read_alias(*at, name);
+        }
+        let path = self.path(&node)?;
+        Ok(self.backing.read_link(&path).context("read link", &path)?)
+    }
+
+    pub(super) fn read_alias(&self, at: Dir, name: &OsStr) -> Result<PathBuf> {
+        let catalog = self.catalog.read();
+        match catalog.meaning(at, name) {
+            Meaning::Alias(id) => catalog.link_to(id).map(PathBuf::from).ok_or(FsError::Stale),
+            // The name has become the canonical one meanwhile.
+            Meaning::Child(_) | Meaning::Free(_) | Meaning::Archive | Meaning::Other => Err(FsError::Stale),
+        }
+    }
+
+    /// Makes a file. The mode has the caller's umask in it already.
+    pub fn create(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<Attr> {
+        self.writable()?;
+        check_name(name)?;
+        let dir = self.node(parent)?;
+        if self.is_there(caller, &dir, name)? {
+            return Err(FsError::Exists);
+        }
+        let node = self.place_for(&dir, name)?;
+        match &node {
+            Node::Managed(id, file) => self.create_managed(caller, *id, *file, mode)?,
+            node => {
+                let _hold = self.hold(caller, &[node])?;
+                self.make_way(node)?;
+                let path = self.path(node)?;
+                match self.backing.create(&path, mode & 0o7777) {
+                    // A file that is hidden here: it begins anew.
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                        self.backing.truncate(&path, 0).context("truncate", &path)?;
+                        self.backing.set_mode(&path, mode & 0o7777).context("set the mode of", &path)?;
+                    }
+                    made => made.context("make", &path)?,
+                }
+                self.note_own(&path);
+                self.show_file(node)?;
+            }
+        }
+        self.made(&dir, name);
+        self.enter(&node)
+    }
+
+    /// Makes a symbolic link.
+    pub fn make_link(&self, caller: Caller, parent: u64, name: &OsStr, target: &Path) -> Result<Attr> {
+        self.writable()?;
+        check_name(name)?;
+        let dir = self.node(parent)?;
+        if self.is_there(caller, &dir, name)? {
+            return Err(FsError::Exists);
+        }
+        let node = self.place_for(&dir, name)?;
+        if matches!(node, Node::Managed(..) | Node::Under(_)) {
+            return Err(FsError::Refused("no links here"));
+        }
+        let _hold = self.hold(caller, &[&node])?;
+        self.make_way(&node)?;
+        let path = self.path(&node)?;
+        match self.backing.symlink(target, &path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.backing.remove(&path).context("remove", &path)?;
+                self.backing.symlink(target, &path).context("link", &path)?;
+            }
+            made => made.context("link", &path)?,
+        }
+        self.note_own(&path);
+        self.show_file(&node)?;
+        self.made(&dir, name);
+        self.enter(&node)
+    }
+
+    /// Writes a part of a file.
+    pub fn write(&self, caller: Caller, number: u64, offset: u64, data: &[u8]) -> Result<()> {
+        self.writable()?;
+        let node = self.node(number)?;
+        if let Node::Managed(id, file) = &node
+            && !self.item(*id)?.pending
+        {
+            let now = self.now();
+            return self.change(caller, *id, *file, |draft| draft.write(offset, data, now));
+        }
+        let _hold = self.hold(caller, &[&node])?;
+        let path = self.path(&node)?;
+        self.backing.write(&path, offset, data).context("write", &path)?;
+        self.note_own(&path);
+        self.arrive_if_managed(caller, &node)
+    }
+
+    /// Brings a file to disk. A draft is tried once more.
+    pub fn sync(&self, caller: Caller, number: u64) -> Result<()> {
+        let node = self.node(number)?;
+        match &node {
+            Node::Managed(id, file) if !self.item(*id)?.pending => self.sync_managed(caller, *id, *file),
+            Node::Managed(..) | Node::Own(..) | Node::Scratch(..) | Node::Under(_) => {
+                let path = self.path(&node)?;
+                self.backing.sync(&path).context("sync", &path)?;
+                if let Some(dir) = path.parent() {
+                    self.backing.sync(dir).context("sync", dir)?;
+                }
+                Ok(())
+            }
+            Node::Conversation(_) => {
+                let path = self.path(&node)?;
+                Ok(self.backing.sync(&path).context("sync", &path)?)
+            }
+            Node::Children(_) | Node::Alias(..) | Node::Orphan(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn truncate(&self, caller: Caller, node: &Node, size: u64) -> Result<()> {
+        match node {
+            Node::Managed(id, file) if !self.item(*id)?.pending => {
+                let now = self.now();
+                self.change(caller, *id, *file, |draft| draft.truncate(size, now))
+            }
+            Node::Children(_) | Node::Conversation(_) => Err(FsError::IsDir),
+            node => {
+                let _hold = self.hold(caller, &[node])?;
+                let path = self.path(node)?;
+                self.backing.truncate(&path, size).context("truncate", &path)?;
+                self.note_own(&path);
+                self.arrive_if_managed(caller, node)
+            }
+        }
+    }
+
+    /// Whether the caller sees something under a name.
+    pub(super) fn is_there(&self, caller: Caller, dir: &Node, name: &OsStr) -> Result<bool> {
+        let (found, _) = self.find(caller, dir, name)?;
+        match found.map(|node| self.attr_of(&node)) {
+            None => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            Some(Err(error)) if error.is_absent() => Ok(false),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    /// The node that a new file, link or directory of the user's own under this name would be.
+    pub(super) fn place_for(&self, dir: &Node, name: &OsStr) -> Result<Node> {
+        match dir {
+            Node::Children(at) if is_scratch(name) => Ok(Node::Scratch(Home::Children(*at), name.into())),
+            Node::Children(Dir::Root) => match self.catalog.read().meaning(Dir::Root, name) {
+                Meaning::Other => Ok(Node::Under(name.to_owned())),
+                Meaning::Child(_) | Meaning::Alias(_) | Meaning::Free(_) | Meaning::Archive => {
+                    Err(FsError::Refused("the name is a conversation's, and those are directories"))
+                }
+            },
+            Node::Children(_) => Err(FsError::Refused("only conversations lie here")),
+            Node::Conversation(_) if name == CONVERSATIONS => Err(FsError::Exists),
+            Node::Conversation(id) => {
+                self.shown(*id)?;
+                self.place_inside(*id, name.into())
+            }
+            Node::Own(id, inner) => self.place_inside(*id, inner.join(name)),
+            Node::Scratch(home, inner) => Ok(Node::Scratch(*home, inner.join(name))),
+            Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => Err(FsError::NotDir),
+        }
+    }
+
+    /// Scratch lies in a tree of its own, whose directories are made when they are needed.
+    pub(super) fn make_way(&self, node: &Node) -> Result<()> {
+        if let Node::Scratch(..) = node
+            && let Some(dir) = self.path(node)?.parent()
+        {
+            self.backing.make_dirs(dir).context("make directory", dir)?;
+        }
+        Ok(())
+    }
+
+    /// A file that was hidden here is there again.
+    pub(super) fn show_file(&self, node: &Node) -> Result<()> {
+        let (id, inner) = match node {
+            Node::Own(id, inner) => (*id, inner.clone()),
+            Node::Managed(id, file) => (*id, PathBuf::from(file.name())),
+            _ => return Ok(()),
+        };
+        if self.is_hidden(id, &inner)
+            && let Some(inner) = inner.to_str()
+        {
+            self.note(&[Change::ShowFile(id, inner.to_owned())])?;
+        }
+        Ok(())
+    }
+
+    /// A name was made in a directory.
+    pub(super) fn made(&self, dir: &Node, name: &OsStr) {
+        self.unmask(dir, name);
+        self.touch(dir);
+    }
+}

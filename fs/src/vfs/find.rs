@@ -1,0 +1,201 @@
+//! Names: what a name in a directory stands for.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use jp_store::ConversationId;
+use jp_store::disk::Kind;
+use jp_store::layout::CONVERSATIONS;
+use jp_store::scratch::is_scratch;
+
+use super::{Attr, Vfs, check_name, managed_file};
+use crate::caller::Caller;
+use crate::catalog::Meaning;
+use crate::error::{FsError, Result};
+use crate::node::{Dir, Home, Node};
+
+/// The user's next message, which the store has and no worktree shows.
+pub(super) const NOT_SHOWN: &str = "QUERY_MESSAGE.md";
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Lookup {
+    /// This.
+    Found(Found),
+    /// Nothing.
+    Absent {
+        /// Whether that may be remembered until it is told otherwise.
+        keep: bool,
+    },
+}
+
+/// A node that was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// What it is like.
+    pub attr: Attr,
+    /// Whether the name may be remembered until it is told otherwise.
+    pub keep: bool,
+}
+
+impl Vfs {
+    /// What a name in a directory stands for. The kernel is taken to know what was found from now on.
+    pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Lookup> {
+        check_name(name)?;
+        let dir = self.node(parent)?;
+        let (node, keep) = self.find(caller, &dir, name)?;
+        let Some(node) = node else { return Ok(Lookup::Absent { keep }) };
+        match self.enter(&node) {
+            Ok(attr) => Ok(Lookup::Found(Found { attr, keep })),
+            Err(error) if error.is_absent() => Ok(Lookup::Absent { keep }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a node is like, told to the kernel as something it can name from now on.
+    pub fn enter(&self, node: &Node) -> Result<Attr> {
+        let mut attr = self.attr_of(node)?;
+        let mut inodes = self.inodes.lock();
+        attr.number = inodes.number(node);
+        inodes.told(attr.number);
+        Ok(attr)
+    }
+
+    /// The node a name stands for, whether or not there is a file behind it, and whether the kernel may remember the
+    /// answer.
+    pub(super) fn find(&self, caller: Caller, dir: &Node, name: &OsStr) -> Result<(Option<Node>, bool)> {
+        match dir {
+            Node::Children(at) => Ok(self.find_child(caller, *at, name)),
+            Node::Conversation(id) => {
+                self.shown(*id)?;
+                if self.is_masked(caller, *id, Path::new(name)) {
+                    return Ok((None, false));
+                }
+                if name == CONVERSATIONS {
+                    return Ok((Some(Node::Children(Dir::Of(*id))), true));
+                }
+                Ok((self.inside(*id, PathBuf::from(name)), true))
+            }
+            Node::Own(id, inner) => {
+                let inner = inner.join(name);
+                match self.is_masked(caller, *id, &inner) {
+                    true => Ok((None, false)),
+                    false => Ok((self.inside(*id, inner), true)),
+                }
+            }
+            Node::Scratch(home, inner) => Ok((Some(Node::Scratch(*home, inner.join(name))), true)),
+            Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => Err(FsError::NotDir),
+        }
+    }
+
+    fn find_child(&self, caller: Caller, at: Dir, name: &OsStr) -> (Option<Node>, bool) {
+        if is_scratch(name) {
+            return (Some(Node::Scratch(Home::Children(at), name.into())), true);
+        }
+        let meaning = self.catalog.read().meaning(at, name);
+        match meaning {
+            Meaning::Child(id) => (Some(Node::Conversation(id)), true),
+            // Links for other names are never remembered: the name may be wanted for the thing itself in a moment.
+            Meaning::Alias(_) if caller.claims_names() => (None, false),
+            Meaning::Alias(_) => (Some(Node::Alias(at, name.to_owned())), false),
+            Meaning::Free(_) => (None, false),
+            Meaning::Archive => (Some(Node::Children(Dir::Archive)), true),
+            Meaning::Other if at == Dir::Root => {
+                let real = self.backing.stat(&self.under.join(name)).is_ok_and(|stat| is_plain(stat.kind));
+                (real.then(|| Node::Under(name.to_owned())), true)
+            }
+            Meaning::Other => (None, true),
+        }
+    }
+
+    /// The node of a path inside a conversation's directory; `None` when it is hidden here.
+    pub(super) fn inside(&self, id: ConversationId, inner: PathBuf) -> Option<Node> {
+        if let Some(file) = managed_file(inner.as_os_str()) {
+            let hidden = self.is_hidden(id, Path::new(file.name()));
+            return (!hidden).then_some(Node::Managed(id, file));
+        }
+        if inner.iter().any(is_scratch) {
+            return Some(Node::Scratch(Home::Conversation(id), inner));
+        }
+        let hidden = inner == Path::new(NOT_SHOWN) || self.is_hidden(id, &inner);
+        (!hidden).then_some(Node::Own(id, inner))
+    }
+
+    /// The same, whether or not it is hidden: what a name becomes that is about to be made.
+    pub(super) fn place_inside(&self, id: ConversationId, inner: PathBuf) -> Result<Node> {
+        if let Some(file) = managed_file(inner.as_os_str()) {
+            return Ok(Node::Managed(id, file));
+        }
+        if inner.iter().any(is_scratch) {
+            return Ok(Node::Scratch(Home::Conversation(id), inner));
+        }
+        if inner == Path::new(NOT_SHOWN) {
+            return Err(FsError::Refused("the name is the store's own"));
+        }
+        Ok(Node::Own(id, inner))
+    }
+
+    /// Whether a file of a conversation is hidden in this worktree.
+    pub(super) fn is_hidden(&self, id: ConversationId, inner: &Path) -> bool {
+        let catalog = self.catalog.read();
+        let Some(item) = catalog.get(id).filter(|item| !item.hidden.is_empty()) else { return false };
+        inner.to_str().is_some_and(|inner| item.hidden.contains(inner))
+    }
+
+    /// Whether a path of a conversation is not there for the program that has just made the directory.
+    pub(super) fn is_masked(&self, caller: Caller, id: ConversationId, inner: &Path) -> bool {
+        let fresh = self.fresh.lock();
+        let Some(fresh) = fresh.get(&id).filter(|fresh| !fresh.made.contains(inner)) else { return false };
+        fresh.maker == caller.process()
+    }
+
+    /// The program that made the directory has made this name in it, or in a directory beneath it.
+    pub(super) fn unmask(&self, dir: &Node, name: &OsStr) {
+        let (id, inner) = match dir {
+            Node::Conversation(id) => (id, PathBuf::from(name)),
+            Node::Own(id, inner) => (id, inner.join(name)),
+            _ => return,
+        };
+        if let Some(fresh) = self.fresh.lock().get_mut(id) {
+            fresh.made.insert(inner);
+        }
+    }
+
+    /// Takes back what was given to programs that are gone by now.
+    pub fn end_fresh(&self) {
+        let done: Vec<_> = {
+            let mut fresh = self.fresh.lock();
+            let gone = |fresh: &super::Fresh| !crate::caller::is_running(fresh.maker);
+            let ids = fresh.iter().filter(|(_, fresh)| gone(fresh)).map(|(&id, _)| id).collect::<Vec<_>>();
+            ids.iter().for_each(|id| drop(fresh.remove(id)));
+            ids
+        };
+        for id in done {
+            let stale = self.catalog.write().give(id, None);
+            self.tell(stale);
+            self.show_ancestors(id);
+        }
+    }
+
+    /// What was brought back stays in sight: whatever is above it comes along.
+    fn show_ancestors(&self, id: ConversationId) {
+        let hidden: Vec<_> = {
+            let catalog = self.catalog.read();
+            if catalog.is_visible(id) || catalog.get(id).is_none_or(|item| !item.shown) {
+                return;
+            }
+            let line = std::iter::successors(catalog.tree_parent(id), |&id| catalog.tree_parent(id));
+            line.filter(|&id| catalog.get(id).is_some_and(|item| !item.shown && !item.pending)).collect()
+        };
+        for id in hidden {
+            if let Err(error) = self.note(&[jp_store::journal::Change::Show(id)]) {
+                tracing::warn!(%id, %error, "cannot be shown");
+            }
+        }
+    }
+}
+
+/// What of the real files beneath the mount is shown at the top: files and links.
+pub(super) fn is_plain(kind: Kind) -> bool {
+    matches!(kind, Kind::File | Kind::Link)
+}

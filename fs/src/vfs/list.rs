@@ -1,0 +1,170 @@
+//! Listings. One is taken when a reader begins and serves it to the end; where a reader goes on is told by the name it
+//! stopped at, so names that come and go meanwhile make it neither miss nor repeat another.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::Arc;
+
+use jp_store::ConversationId;
+use jp_store::disk::Kind;
+use jp_store::error::Context as _;
+use jp_store::layout::{ARCHIVE, CONVERSATIONS};
+use jp_store::reconcile::ManagedFile;
+use jp_store::scratch::is_scratch;
+
+use super::find::is_plain;
+use super::{Vfs, managed_file};
+use crate::error::{FsError, Result};
+use crate::node::{Dir, Home, Node, cookie};
+
+/// One name in a directory.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Where a reader goes on after it.
+    pub cookie: u64,
+    /// The name.
+    pub name: OsString,
+    /// What it stands for.
+    pub node: Node,
+    /// What kind of thing that is.
+    pub kind: Kind,
+}
+
+impl Vfs {
+    /// Everything in a directory, by cookie. `.` and `..` come first. A reader that goes on gets the listing it began with.
+    pub fn list(&self, number: u64, after: u64) -> Result<Arc<Vec<Listed>>> {
+        if after > 0
+            && let Some(listing) = self.listings.lock().get(&number)
+        {
+            return Ok(listing.clone());
+        }
+        let node = self.node(number)?;
+        let listing = Arc::new(self.take_listing(&node)?);
+        self.listings.lock().put(number, listing.clone());
+        Ok(listing)
+    }
+
+    /// The number of a listed name, which the kernel is not taken to know by it.
+    pub fn number(&self, node: &Node) -> u64 {
+        self.inodes.lock().number(node)
+    }
+
+    fn take_listing(&self, node: &Node) -> Result<Vec<Listed>> {
+        let mut found = Vec::new();
+        let mut add = |cookie: u64, name: &OsStr, node: Node, kind: Kind| {
+            found.push(Listed { cookie, name: name.to_owned(), node, kind });
+        };
+        add(1, OsStr::new("."), node.clone(), Kind::Dir);
+        add(2, OsStr::new(".."), self.above(node)?, Kind::Dir);
+        match node {
+            Node::Children(at) => self.list_children(*at, &mut add)?,
+            Node::Conversation(id) => self.list_conversation(*id, &mut add)?,
+            Node::Own(id, inner) => self.list_own(*id, inner, &mut add)?,
+            Node::Scratch(home, inner) => self.list_scratch(*home, inner, &mut add)?,
+            Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => return Err(FsError::NotDir),
+        }
+        found.sort_by_key(|listed| listed.cookie);
+        Ok(found)
+    }
+
+    fn list_children(&self, at: Dir, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+        let catalog = self.catalog.read();
+        for id in catalog.children(at) {
+            if let Some((_, name)) = catalog.place(id) {
+                add(id.deciseconds() + 16, name, Node::Conversation(id), Kind::Dir);
+            }
+        }
+        let archive = at == Dir::Root && catalog.has_children(Dir::Archive);
+        drop(catalog);
+        if archive {
+            add(3, OsStr::new(ARCHIVE), Node::Children(Dir::Archive), Kind::Dir);
+        }
+        if at == Dir::Root {
+            let listed = self.backing.list(&self.under).context("list", &self.under)?;
+            for (name, kind) in listed.into_iter().filter(|(name, kind)| is_plain(*kind) && !is_scratch(name)) {
+                let ours = name.to_str().and_then(crate::catalog::parse).is_some();
+                if !ours {
+                    add(cookie(&name), &name, Node::Under(name.clone()), kind);
+                }
+            }
+        }
+        self.list_scratch(Home::Children(at), Path::new(""), add)
+    }
+
+    fn list_conversation(&self, id: ConversationId, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+        self.shown(id)?;
+        for (slot, file) in (3..).zip(ManagedFile::ALL) {
+            let name = OsStr::new(file.name());
+            let node = Node::Managed(id, file);
+            let there = !self.is_hidden(id, Path::new(name)) && self.attr_of(&node).is_ok();
+            if there {
+                add(slot, name, node, Kind::File);
+            }
+        }
+        if self.catalog.read().has_children(Dir::Of(id)) {
+            add(6, OsStr::new(CONVERSATIONS), Node::Children(Dir::Of(id)), Kind::Dir);
+        }
+        self.list_own(id, Path::new(""), add)?;
+        self.list_scratch(Home::Conversation(id), Path::new(""), add)
+    }
+
+    fn list_own(&self, id: ConversationId, inner: &Path, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+        let top = inner.as_os_str().is_empty();
+        let dir = self.item(id)?.dir.join(inner);
+        for (name, kind) in self.backing.list(&dir).context("list", &dir)? {
+            let reserved = top && (managed_file(&name).is_some() || name == CONVERSATIONS);
+            if reserved || kind == Kind::Other {
+                continue;
+            }
+            if let Some(node @ Node::Own(..)) = self.inside(id, inner.join(&name)) {
+                add(cookie(&name), &name, node, kind);
+            }
+        }
+        if !top {
+            self.list_scratch(Home::Conversation(id), inner, add)?;
+        }
+        Ok(())
+    }
+
+    /// Scratch lies in a tree of its own, and looks as if it lay among the rest.
+    fn list_scratch(&self, home: Home, inner: &Path, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+        let dir = self.scratch_dir(home).join(inner);
+        let listed = match self.backing.list(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            listed => listed.context("list", &dir)?,
+        };
+        let inside_scratch = inner.iter().any(is_scratch);
+        for (name, kind) in listed {
+            // Directories of the conversation's own that merely hold scratch are listed where they are.
+            if inside_scratch || is_scratch(&name) {
+                add(cookie(&name), &name, Node::Scratch(home, inner.join(&name)), kind);
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory a directory is in.
+    fn above(&self, node: &Node) -> Result<Node> {
+        Ok(match node {
+            Node::Children(Dir::Root | Dir::Archive) => Node::Children(Dir::Root),
+            Node::Children(Dir::Of(id)) => Node::Conversation(*id),
+            Node::Conversation(id) => {
+                let catalog = self.catalog.read();
+                Node::Children(catalog.place(*id).map_or(Dir::Root, |(dir, _)| dir))
+            }
+            Node::Own(id, inner) => match inner.parent() {
+                Some(above) if !above.as_os_str().is_empty() => Node::Own(*id, above.to_owned()),
+                Some(_) | None => Node::Conversation(*id),
+            },
+            Node::Scratch(home, inner) => match (inner.parent(), home) {
+                (Some(above), _) if above.iter().any(is_scratch) => Node::Scratch(*home, above.to_owned()),
+                (Some(above), Home::Conversation(id)) if !above.as_os_str().is_empty() => {
+                    Node::Own(*id, above.to_owned())
+                }
+                (_, Home::Conversation(id)) => Node::Conversation(*id),
+                (_, Home::Children(at)) => Node::Children(*at),
+            },
+            Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => return Err(FsError::NotDir),
+        })
+    }
+}

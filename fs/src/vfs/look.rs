@@ -1,0 +1,368 @@
+//! Looking at the store: everything at once in the beginning, then only what is said to have changed. What is seen goes into
+//! the catalog, and what that makes stale is told.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use jp_store::ConversationId;
+use jp_store::disk::Kind;
+use jp_store::error::Context as _;
+use jp_store::journal::Change;
+use jp_store::layout::{CONVERSATIONS, Partition};
+use jp_store::meta::Meta;
+use jp_store::presence::Projection;
+use jp_store::reconcile::ManagedFile;
+
+use super::{Mark, Sight, Vfs, mark};
+use crate::catalog::{Former, Item, Stale};
+use crate::error::Result;
+use crate::node::{Dir, Node};
+
+/// What a watch has seen.
+#[derive(Debug, Default)]
+pub struct Noticed {
+    /// Directories of conversations came, went or were renamed.
+    pub names: bool,
+    /// The mirror, the ledger or its journal changed.
+    pub books: bool,
+    /// These files of conversations came, went or changed, by path in the conversation's directory.
+    pub files: HashSet<(ConversationId, PathBuf)>,
+    /// Something was missed: everything may have changed.
+    pub everything: bool,
+}
+
+impl Vfs {
+    /// Takes in what a watch has seen.
+    pub fn notice(&self, noticed: Noticed) -> Result<()> {
+        if noticed.everything {
+            self.look_at_all()?;
+            self.doubt_everything();
+            return Ok(());
+        }
+        let covered = self.writer.store().layout().covered;
+        let metadata = noticed.files.iter().any(|(_, inner)| inner == Path::new(ManagedFile::Metadata.name()));
+        if !covered && (noticed.names || noticed.books || metadata) {
+            // The real files have a say too, and only a whole look weighs them.
+            self.look_at_all()?;
+        } else {
+            if noticed.books {
+                self.look_at_books()?;
+            }
+            if noticed.names {
+                self.look_at_names()?;
+            }
+        }
+        let mut stale = Vec::new();
+        for (id, inner) in &noticed.files {
+            stale.extend(self.look_at_file(*id, inner)?);
+        }
+        self.tell(stale);
+        Ok(())
+    }
+
+    /// Looks at every name, every file and all the books, without being told where. For where watching is not possible.
+    pub fn look_around(&self) -> Result<()> {
+        let mut noticed = Noticed { names: true, books: true, ..Noticed::default() };
+        let dirs: Vec<_> = {
+            let catalog = self.catalog.read();
+            catalog
+                .ids()
+                .filter_map(|id| Some((id, catalog.get(id).filter(|item| !item.pending)?.dir.clone())))
+                .collect()
+        };
+        let mut sight = self.sight.lock();
+        let first = sight.marks.is_empty();
+        for (id, dir) in dirs {
+            let mut paths = vec![PathBuf::new()];
+            if let Ok(listed) = self.backing.list(&dir) {
+                paths.extend(listed.into_iter().map(|(name, _)| PathBuf::from(name)));
+            }
+            paths.extend(ManagedFile::ALL.map(|file| PathBuf::from(file.name())));
+            for inner in paths {
+                let path = dir.join(&inner);
+                let now = self.backing.stat(&path).ok().as_ref().map(mark);
+                let before = sight.marks.insert(path, now);
+                if !first && before.flatten() != now && !inner.as_os_str().is_empty() {
+                    noticed.files.insert((id, inner));
+                }
+            }
+        }
+        drop(sight);
+        self.notice(noticed)
+    }
+
+    /// Everything, by way of a snapshot of the store.
+    pub(super) fn look_at_all(&self) -> Result<()> {
+        let mut sight = self.sight.lock();
+        self.look_at_all_with(&mut sight)
+    }
+
+    fn look_at_all_with(&self, sight: &mut Sight) -> Result<()> {
+        let store = self.writer.store();
+        sight.books = self.books();
+        let snapshot = store.snapshot()?;
+        sight.mirror = snapshot.mirror.clone();
+        sight.ledger = snapshot.ledger.clone();
+        let mut seen = HashSet::new();
+        let mut stale = Vec::new();
+        for found in snapshot.all() {
+            let Some(place) = &found.store else { continue };
+            seen.insert(found.id);
+            let item = Item {
+                partition: place.partition,
+                name: place.name.clone(),
+                parent: found.parent,
+                shown: found.intent == Projection::Projected,
+                title: found.title().map(ToOwned::to_owned),
+                dir: place.dir.clone(),
+                pending: false,
+                hidden: sight.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
+            };
+            stale.extend(self.catalog.write().apply(found.id, Some(item)));
+        }
+        let gone: Vec<_> = {
+            let catalog = self.catalog.read();
+            let gone = |id: &ConversationId| !seen.contains(id) && catalog.get(*id).is_some_and(|item| !item.pending);
+            catalog.ids().filter(gone).collect()
+        };
+        for id in gone {
+            stale.extend(self.catalog.write().apply(id, None));
+        }
+        self.tell(stale);
+        Ok(())
+    }
+
+    /// Directories of conversations, by name.
+    pub(super) fn look_at_names(&self) -> Result<()> {
+        let mut sight = self.sight.lock();
+        self.look_at_names_with(&mut sight, None)
+    }
+
+    /// After a change of title, parent or partition of our own: the books first, then names, then the conversation itself.
+    pub(super) fn look_after_shape(&self, id: ConversationId) -> Result<()> {
+        if !self.writer.store().layout().covered {
+            return self.look_at_all();
+        }
+        let mut sight = self.sight.lock();
+        self.look_at_books_with(&mut sight)?;
+        self.look_at_names_with(&mut sight, Some(id))
+    }
+
+    fn look_at_books(&self) -> Result<()> {
+        let mut sight = self.sight.lock();
+        self.look_at_books_with(&mut sight)
+    }
+
+    fn look_at_names_with(&self, sight: &mut Sight, also: Option<ConversationId>) -> Result<()> {
+        let mut found: BTreeMap<ConversationId, (Partition, OsString, PathBuf)> = BTreeMap::new();
+        let mut twice = false;
+        for partition in Partition::ALL {
+            let dir = self.writer.store().layout().store.partition(partition);
+            let listed = match self.backing.list(&dir) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                listed => listed.context("list", &dir)?,
+            };
+            for (name, kind) in listed {
+                let dotted = name.as_encoded_bytes().starts_with(b".");
+                let Some(id) = ConversationId::from_dirname(&name).filter(|_| kind == Kind::Dir && !dotted) else {
+                    continue;
+                };
+                let path = dir.join(&name);
+                twice |= found.insert(id, (partition, name, path)).is_some();
+            }
+        }
+        if twice {
+            // Which of two directories counts is for the store to say.
+            return self.look_at_all_with(sight);
+        }
+        let mut stale = Vec::new();
+        let gone: Vec<_> = {
+            let catalog = self.catalog.read();
+            let gone =
+                |id: &ConversationId| !found.contains_key(id) && catalog.get(*id).is_some_and(|item| !item.pending);
+            catalog.ids().filter(gone).collect()
+        };
+        for id in gone {
+            stale.extend(self.catalog.write().apply(id, None));
+        }
+        for (id, (partition, name, dir)) in found {
+            let same = self.catalog.read().get(id).is_some_and(|item| item.dir == dir && !item.pending);
+            if !same || also == Some(id) {
+                let item = self.look_at(sight, id, partition, name, dir);
+                stale.extend(self.catalog.write().apply(id, Some(item)));
+            }
+        }
+        self.tell(stale);
+        Ok(())
+    }
+
+    /// One conversation in its directory.
+    fn look_at(&self, sight: &Sight, id: ConversationId, partition: Partition, name: OsString, dir: PathBuf) -> Item {
+        let bytes = self.backing.read_all(&dir.join(ManagedFile::Metadata.name())).ok();
+        let meta = bytes.and_then(|bytes| Meta::parse(&bytes).ok());
+        let entry = sight.ledger.get(id);
+        Item {
+            partition,
+            name,
+            parent: sight.mirror.effective_parent(id, meta.as_ref(), None),
+            shown: entry.is_some_and(|entry| entry.intent == Projection::Projected),
+            title: meta.as_ref().and_then(Meta::title).map(ToOwned::to_owned),
+            dir,
+            pending: false,
+            hidden: entry.map(|entry| entry.hidden.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// The mirror and the ledger, if they are not as they were seen.
+    fn look_at_books_with(&self, sight: &mut Sight) -> Result<()> {
+        let books = self.books();
+        if books == sight.books {
+            return Ok(());
+        }
+        let store = self.writer.store();
+        let mirror_changed = books[0] != sight.books[0];
+        if mirror_changed {
+            sight.mirror = store.mirror()?;
+        }
+        sight.ledger = store.read_ledger()?;
+        sight.books = books;
+        let items: Vec<_> = {
+            let catalog = self.catalog.read();
+            catalog.ids().filter_map(|id| Some((id, catalog.get(id).filter(|item| !item.pending)?.clone()))).collect()
+        };
+        let mut stale = Vec::new();
+        for (id, item) in items {
+            let mut new = item.clone();
+            if mirror_changed && sight.mirror.parent(id) != item.parent {
+                new = self.look_at(sight, id, item.partition, item.name.clone(), item.dir.clone());
+            }
+            let entry = sight.ledger.get(id);
+            new.shown = entry.is_some_and(|entry| entry.intent == Projection::Projected);
+            new.hidden = entry.map(|entry| entry.hidden.clone()).unwrap_or_default();
+            if new != item {
+                stale.extend(hidden_names(id, &item, &new));
+                stale.extend(self.catalog.write().apply(id, Some(new)));
+            }
+        }
+        self.tell(stale);
+        Ok(())
+    }
+
+    /// One file of a conversation. What we did ourselves is no news.
+    fn look_at_file(&self, id: ConversationId, inner: &Path) -> Result<Vec<Stale>> {
+        let Ok(item) = self.item(id) else { return Ok(Vec::new()) };
+        let path = item.dir.join(inner);
+        let now = self.backing.stat(&path).ok().as_ref().map(mark);
+        if self.echo.lock().get(&path) == Some(&now) {
+            return Ok(Vec::new());
+        }
+        if inner == Path::new(ManagedFile::Metadata.name()) && !item.pending && self.writer.store().layout().covered {
+            let sight = self.sight.lock();
+            let item = self.look_at(&sight, id, item.partition, item.name, item.dir);
+            let stale = self.catalog.write().apply(id, Some(item));
+            self.tell(stale);
+        }
+        let Some(name) = inner.file_name() else { return Ok(Vec::new()) };
+        let dir = match inner.parent() {
+            Some(above) if !above.as_os_str().is_empty() => Node::Own(id, above.to_owned()),
+            Some(_) | None => Node::Conversation(id),
+        };
+        let mut stale = vec![Stale::Name(dir.clone(), name.to_owned()), Stale::Content(dir)];
+        stale.extend(self.inside(id, inner.to_owned()).map(Stale::Content));
+        Ok(stale)
+    }
+
+    /// Writes down what is shown and hidden here, and lets the catalog follow.
+    pub(super) fn note(&self, changes: &[Change]) -> Result<()> {
+        let mut sight = self.sight.lock();
+        self.writer.note(changes)?;
+        sight.books = self.books();
+        let mut stale = Vec::new();
+        for change in changes {
+            change.apply(&mut sight.ledger);
+            let (Change::Show(id) | Change::Hide(id) | Change::HideFile(id, _) | Change::ShowFile(id, _)) = change;
+            let entry = sight.ledger.get(*id).cloned();
+            let mut catalog = self.catalog.write();
+            let Some(mut item) = catalog.get(*id).cloned() else { continue };
+            item.shown = entry.as_ref().is_some_and(|entry| entry.intent == Projection::Projected);
+            item.hidden = entry.map(|entry| entry.hidden).unwrap_or_default();
+            stale.extend(catalog.apply(*id, Some(item)));
+        }
+        drop(sight);
+        self.tell(stale);
+        Ok(())
+    }
+
+    /// How the books look: the mirror, the ledger, its journal.
+    fn books(&self) -> [Option<Mark>; 3] {
+        let layout = self.writer.store().layout();
+        let journal = layout.worktree_state().join("journal");
+        [layout.store.tree_file(), layout.projection_file(), journal]
+            .map(|path| self.backing.stat(&path).ok().as_ref().map(mark))
+    }
+
+    /// Something was missed: nothing that the kernel remembers can be relied on.
+    fn doubt_everything(&self) {
+        let mut stale = vec![Stale::Content(Node::Children(Dir::Root)), Stale::Content(Node::Children(Dir::Archive))];
+        let catalog = self.catalog.read();
+        for id in catalog.ids() {
+            stale.push(Stale::Content(Node::Conversation(id)));
+            stale.push(Stale::Name(Node::Conversation(id), CONVERSATIONS.into()));
+            for file in ManagedFile::ALL {
+                stale.push(Stale::Name(Node::Conversation(id), file.name().into()));
+                stale.push(Stale::Content(Node::Managed(id, file)));
+            }
+        }
+        drop(catalog);
+        self.tell(stale);
+    }
+
+    /// Former names from an earlier mount. They are a convenience: without them nothing is lost.
+    pub(super) fn load_former(&self) {
+        let bytes = self.backing.read_all(&self.former_path()).ok();
+        let former: Option<BTreeMap<ConversationId, Vec<Former>>> =
+            bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let mut catalog = self.catalog.write();
+        for (id, names) in former.into_iter().flatten() {
+            for former in names {
+                catalog.add_former(id, former);
+            }
+        }
+    }
+
+    /// Former names outlive the mount.
+    pub fn keep_former(&self) {
+        if self.rules.read_only {
+            return;
+        }
+        let former: BTreeMap<_, _> = self.catalog.read().former().clone().into_iter().collect();
+        let path = self.former_path();
+        // Plain values are always JSON.
+        let bytes = serde_json::to_vec(&former).unwrap_or_default();
+        if self.backing.read_all(&path).is_ok_and(|known| known == bytes) || former.is_empty() {
+            return;
+        }
+        if let Err(error) = self.backing.replace(&path, &path.with_extension("new"), &bytes) {
+            tracing::warn!(path = %path.display(), %error, "former names cannot be kept");
+        }
+    }
+
+    fn former_path(&self) -> PathBuf {
+        self.state.join("former.json")
+    }
+}
+
+/// The names that a change of what is hidden concerns.
+fn hidden_names(id: ConversationId, old: &Item, new: &Item) -> Vec<Stale> {
+    let names = old.hidden.symmetric_difference(&new.hidden).map(Path::new);
+    names
+        .filter_map(|inner| {
+            let dir = match inner.parent() {
+                Some(above) if !above.as_os_str().is_empty() => Node::Own(id, above.to_owned()),
+                Some(_) | None => Node::Conversation(id),
+            };
+            Some(Stale::Name(dir, inner.file_name()?.to_owned()))
+        })
+        .collect()
+}

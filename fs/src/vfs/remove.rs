@@ -1,0 +1,159 @@
+//! Removing. What is the store's is hidden in this worktree and stays where it is; only scratch, and what never arrived, is
+//! really gone.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use jp_store::ConversationId;
+use jp_store::disk::Kind;
+use jp_store::error::Context as _;
+use jp_store::journal::Change;
+use jp_store::reconcile::ManagedFile;
+
+use super::{Vfs, check_name};
+use crate::caller::Caller;
+use crate::error::{FsError, Result};
+use crate::node::{Dir, Node};
+
+impl Vfs {
+    /// Removes a file or a link.
+    pub fn remove_file(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<()> {
+        self.writable()?;
+        check_name(name)?;
+        let dir = self.node(parent)?;
+        let node = self.find(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
+        if self.attr_of(&node).map_err(absent)?.kind == Kind::Dir {
+            return Err(FsError::IsDir);
+        }
+        if matches!(node, Node::Alias(..)) {
+            return Err(FsError::Refused("another name of a conversation; remove the conversation"));
+        }
+        let _hold = self.hold(caller, &[&node])?;
+        self.save_orphan(&node)?;
+        match &node {
+            Node::Managed(id, file) if !self.item(*id)?.pending => {
+                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+                self.retire_draft(*id, *file)?;
+            }
+            Node::Own(id, inner) if !self.item(*id)?.pending => self.hide_own(*id, inner)?,
+            node => {
+                let path = self.path(node)?;
+                self.backing.remove(&path).context("remove", &path)?;
+            }
+        }
+        self.inodes.lock().unlinked(&node);
+        self.touch(&dir);
+        Ok(())
+    }
+
+    /// Removes a directory that shows nothing.
+    pub fn remove_dir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<()> {
+        self.writable()?;
+        check_name(name)?;
+        let dir = self.node(parent)?;
+        let node = self.find(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
+        if self.attr_of(&node).map_err(absent)?.kind != Kind::Dir {
+            return Err(FsError::NotDir);
+        }
+        let number = self.number(&node);
+        // `.` and `..` are always there.
+        if self.list(number, 0)?.len() > 2 {
+            return Err(FsError::NotEmpty);
+        }
+        match &node {
+            // It is listed when there is something in it, and can be entered anyway.
+            Node::Children(_) => {}
+            Node::Conversation(id) => self.hide(caller, *id)?,
+            Node::Own(id, inner) => {
+                let _hold = self.hold(caller, &[&node])?;
+                let path = self.path(&node)?;
+                let hides = self.backing.list(&path).context("list", &path)?.iter().any(|_| true);
+                if hides {
+                    self.hide_own(*id, inner)?;
+                } else {
+                    self.backing.remove_dir(&path).context("remove directory", &path)?;
+                    self.note_own(&path);
+                }
+                self.inodes.lock().unlinked(&node);
+            }
+            node => {
+                let path = self.path(node)?;
+                self.backing.remove_dir(&path).context("remove directory", &path)?;
+                self.inodes.lock().unlinked(node);
+            }
+        }
+        self.touch(&dir);
+        Ok(())
+    }
+
+    /// Hides a conversation in this worktree. One that never arrived is gone.
+    fn hide(&self, caller: Caller, id: ConversationId) -> Result<()> {
+        let _hold = self.hold(caller, &[&Node::Conversation(id)])?;
+        self.fresh.lock().remove(&id);
+        if self.item(id)?.pending {
+            let dir = self.arrival_dir(id);
+            self.backing.remove_dir(&dir).context("remove directory", &dir)?;
+            let note = self.note_path(id);
+            self.backing.remove(&note).context("remove", &note)?;
+            let stale = self.catalog.write().apply(id, None);
+            self.tell(stale);
+            return Ok(());
+        }
+        for file in ManagedFile::ALL {
+            self.retire_draft(id, file)?;
+        }
+        self.note(&[Change::Hide(id)])?;
+        let stale = self.catalog.write().give(id, None);
+        self.tell(stale);
+        Ok(())
+    }
+
+    fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
+        // A name that is no text cannot be written down; it cannot be hidden either.
+        let inner = inner.to_str().ok_or(FsError::Refused("the name is not UTF-8"))?;
+        self.note(&[Change::HideFile(id, inner.to_owned())])
+    }
+
+    /// Whoever still has a file open goes on reading what it was.
+    pub(super) fn save_orphan(&self, node: &Node) -> Result<()> {
+        let known = self.inodes.lock().known(node);
+        let Some(number) = known else { return Ok(()) };
+        let orphan = self.orphan(number);
+        let draft = match node {
+            Node::Managed(id, file) => self.drafts.lock().get(&(*id, *file)).map(|draft| draft.bytes.clone()),
+            _ => None,
+        };
+        match self.backing.remove(&orphan) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            removed => removed.context("remove", &orphan)?,
+        }
+        if let Some(bytes) = draft {
+            let beside = self.state.join("orphans").join(format!("{number}.new"));
+            return Ok(self.backing.replace(&orphan, &beside, &bytes).context("write", &orphan)?);
+        }
+        let path = self.path(node)?;
+        match self.backing.link(&path, &orphan) {
+            Ok(()) => Ok(()),
+            // On another filesystem, or a link that cannot be linked: the bytes do as well.
+            Err(_) => match self.backing.read_all(&path) {
+                Ok(bytes) => {
+                    let beside = self.state.join("orphans").join(format!("{number}.new"));
+                    Ok(self.backing.replace(&orphan, &beside, &bytes).context("write", &orphan)?)
+                }
+                Err(_) => Ok(()),
+            },
+        }
+    }
+}
+
+/// A name whose file is gone.
+pub(super) fn absent(error: FsError) -> FsError {
+    if error.is_absent() { FsError::NotFound } else { error }
+}
+
+impl Dir {
+    /// Whether a conversation could be moved here: not beneath itself.
+    pub(super) fn is_of(self, id: ConversationId) -> bool {
+        self == Self::Of(id)
+    }
+}

@@ -1,0 +1,337 @@
+//! Renaming. A conversation that moves is reparented, archived or given a new title; a file that is renamed over a managed
+//! name is a save.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use jp_store::ConversationId;
+use jp_store::disk::Kind;
+use jp_store::error::Context as _;
+use jp_store::journal::Change;
+use jp_store::layout::Partition;
+use jp_store::lock::Wait;
+
+use super::remove::absent;
+use super::save::Outcome;
+use super::{Vfs, check_name};
+use crate::caller::Caller;
+use crate::catalog::{Former, Stale, parse};
+use crate::error::{FsError, Result};
+use crate::inodes::rebase;
+use crate::node::{Dir, Node};
+
+/// What is to happen to what has the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rename {
+    /// It goes.
+    Replace,
+    /// There must be nothing.
+    NoReplace,
+    /// It gets the old name.
+    Exchange,
+}
+
+impl Vfs {
+    /// Renames.
+    pub fn rename(&self, caller: Caller, from: (u64, &OsStr), to: (u64, &OsStr), how: Rename) -> Result<()> {
+        self.writable()?;
+        check_name(from.1)?;
+        check_name(to.1)?;
+        let (old_dir, new_dir) = (self.node(from.0)?, self.node(to.0)?);
+        let source = self.find(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
+        let kind = self.attr_of(&source).map_err(absent)?.kind;
+        if let Node::Conversation(id) = source {
+            return match (how, &new_dir) {
+                (Rename::Exchange, _) => Err(FsError::Invalid("only files change places".to_owned())),
+                (_, Node::Children(at)) => {
+                    self.move_conversation(caller, id, *at, to.1)?;
+                    self.touch(&old_dir);
+                    self.touch(&new_dir);
+                    Ok(())
+                }
+                _ => Err(FsError::Refused("a conversation lies among conversations")),
+            };
+        }
+        if matches!(source, Node::Children(_) | Node::Alias(..)) {
+            return Err(FsError::Refused("the name belongs to the tree"));
+        }
+        let present = match self.find(caller, &new_dir, to.1)?.0 {
+            Some(node) => match self.attr_of(&node) {
+                Ok(attr) => Some((node, attr.kind)),
+                Err(error) if error.is_absent() => None,
+                Err(error) => return Err(error),
+            },
+            None => None,
+        };
+        match (how, &present) {
+            (Rename::NoReplace, Some(_)) => return Err(FsError::Exists),
+            (Rename::Exchange, None) => return Err(FsError::NotFound),
+            (_, Some((Node::Children(_) | Node::Conversation(_) | Node::Alias(..), _))) => return Err(FsError::Exists),
+            (Rename::Replace, Some((target, _))) if *target == source => return Ok(()),
+            (Rename::Replace, Some((_, Kind::Dir))) if kind != Kind::Dir => return Err(FsError::IsDir),
+            (Rename::Replace, Some((_, other))) if kind == Kind::Dir && *other != Kind::Dir => {
+                return Err(FsError::NotDir);
+            }
+            _ => {}
+        }
+        let target = match &present {
+            Some((node, _)) => node.clone(),
+            None => self.place_for(&new_dir, to.1)?,
+        };
+        let directory = kind == Kind::Dir || present.as_ref().is_some_and(|(_, kind)| *kind == Kind::Dir);
+        match (how, directory) {
+            (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
+            (Rename::Exchange, false) => self.exchange(caller, &source, &target)?,
+            (_, true) => self.move_dir(caller, &source, &target)?,
+            (_, false) => self.move_file(caller, &source, &target)?,
+        }
+        self.unmask(&new_dir, to.1);
+        self.touch(&old_dir);
+        self.touch(&new_dir);
+        Ok(())
+    }
+
+    fn move_file(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
+        let hold = self.hold(caller, &[source, target])?;
+        self.make_way(target)?;
+        self.save_orphan(target)?;
+        let source_is_stored = self.is_stored_managed(source)?;
+        match target {
+            Node::Managed(id, file) if self.is_stored_managed(target)? => {
+                let bytes = self.read_whole(source)?;
+                let guard = hold.guard(*id).ok_or(FsError::Stale)?;
+                let _: Outcome = self.save(caller, guard, *id, *file, bytes)?;
+                self.show_file(target)?;
+                if let Some(draft) = self.drafts.lock().get(&(*id, *file)).cloned() {
+                    self.keep_draft(*id, *file, draft, true)?;
+                }
+                if !source_is_stored {
+                    let path = self.path(source)?;
+                    self.backing.remove(&path).context("remove", &path)?;
+                    self.note_own(&path);
+                }
+            }
+            target => {
+                let to = self.path(target)?;
+                if source_is_stored {
+                    let bytes = self.read_whole(source)?;
+                    let beside = self.state.join("orphans").join(format!("move-{}", self.number(source)));
+                    self.place_bytes(&to, &beside, &bytes)?;
+                } else {
+                    let from = self.path(source)?;
+                    self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+                    self.note_own(&from);
+                }
+                self.note_own(&to);
+                self.show_file(target)?;
+            }
+        }
+        if source_is_stored && let Node::Managed(id, file) = source {
+            // The store keeps it; here its name is free.
+            self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+            self.drop_draft(*id, *file)?;
+        }
+        self.inodes.lock().renamed(source, target);
+        drop(hold);
+        if let Node::Managed(id, _) = target {
+            let _room = self.room(*id).lock_arc();
+            self.arrive(caller, *id)?;
+        }
+        Ok(())
+    }
+
+    fn move_dir(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
+        let _hold = self.hold(caller, &[source, target])?;
+        let same = match (source, target) {
+            (Node::Own(..), Node::Own(..)) | (Node::Scratch(..), Node::Scratch(..)) => true,
+            (Node::Own(..), Node::Scratch(..)) | (Node::Scratch(..), Node::Own(..)) => true,
+            _ => false,
+        };
+        if !same {
+            return Err(FsError::Refused("a directory of its own kind is needed"));
+        }
+        self.make_way(target)?;
+        let (from, to) = (self.path(source)?, self.path(target)?);
+        if self.is_own_hidden(target) {
+            // What is hidden there stays in the store, and cannot make room.
+            return Err(FsError::NotEmpty);
+        }
+        self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+        self.note_own(&from);
+        self.note_own(&to);
+        self.rename_hidden(source, target)?;
+        let follow = |node: &Node| follow(node, source, target);
+        let mut inodes = self.inodes.lock();
+        inodes.unlinked(target);
+        inodes.moved(follow);
+        Ok(())
+    }
+
+    fn exchange(&self, caller: Caller, one: &Node, other: &Node) -> Result<()> {
+        let hold = self.hold(caller, &[one, other])?;
+        match (self.is_stored_managed(one)?, self.is_stored_managed(other)?) {
+            (true, true) => return Err(FsError::Invalid("two managed files do not change places".to_owned())),
+            (false, false) => {
+                let (first, second) = (self.path(one)?, self.path(other)?);
+                self.backing.exchange(&first, &second).context("exchange", &first).map_err(cross)?;
+                self.note_own(&first);
+                self.note_own(&second);
+            }
+            (stored, _) => {
+                let (managed, plain) = if stored { (one, other) } else { (other, one) };
+                let Node::Managed(id, file) = managed else { return Err(FsError::Stale) };
+                let (old, new) = (self.read_whole(managed)?, self.read_whole(plain)?);
+                let guard = hold.guard(*id).ok_or(FsError::Stale)?;
+                self.save(caller, guard, *id, *file, new)?;
+                let path = self.path(plain)?;
+                let beside = self.state.join("orphans").join(format!("swap-{}", self.number(plain)));
+                self.place_bytes(&path, &beside, &old)?;
+                self.note_own(&path);
+            }
+        }
+        self.inodes.lock().exchanged(one, other);
+        Ok(())
+    }
+
+    /// Puts bytes at a path, whole or not at all, even when that is on another filesystem than our state.
+    fn place_bytes(&self, path: &Path, beside: &Path, bytes: &[u8]) -> Result<()> {
+        match self.backing.replace(path, beside, bytes).context("write", path).map_err(cross) {
+            Err(FsError::CrossDevice) => {
+                self.backing.remove(beside).context("remove", beside)?;
+                Err(FsError::CrossDevice)
+            }
+            placed => placed,
+        }
+    }
+
+    /// A file's bytes as they are seen here.
+    fn read_whole(&self, node: &Node) -> Result<Vec<u8>> {
+        if let Node::Managed(id, file) = node {
+            let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| draft.bytes.clone());
+            if let Some(bytes) = draft {
+                return Ok(bytes.to_vec());
+            }
+        }
+        let path = self.path(node)?;
+        Ok(self.backing.read_all(&path).context("read", &path)?)
+    }
+
+    fn is_stored_managed(&self, node: &Node) -> Result<bool> {
+        match node {
+            Node::Managed(id, _) => Ok(!self.item(*id)?.pending),
+            _ => Ok(false),
+        }
+    }
+
+    fn is_own_hidden(&self, node: &Node) -> bool {
+        matches!(node, Node::Own(id, inner) if self.is_hidden(*id, inner))
+    }
+
+    /// What is hidden beneath a directory is hidden wherever it goes.
+    fn rename_hidden(&self, source: &Node, target: &Node) -> Result<()> {
+        let (Node::Own(id, from), Node::Own(new, to)) = (source, target) else { return Ok(()) };
+        let hidden = self.item(*id)?.hidden;
+        let mut changes = Vec::new();
+        for inner in hidden {
+            if let Some(moved) = rebase(Path::new(&inner), from, to).and_then(|path| path.to_str().map(str::to_owned)) {
+                changes.push(Change::ShowFile(*id, inner));
+                changes.push(Change::HideFile(*new, moved));
+            }
+        }
+        if changes.is_empty() { Ok(()) } else { self.note(&changes) }
+    }
+
+    /// Moves a conversation in the tree, in and out of the archive, or gives it another title.
+    fn move_conversation(&self, caller: Caller, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
+        let text = name.to_str().ok_or(FsError::Refused("the name is not UTF-8"))?;
+        if parse(text).is_none_or(|(other, _)| other != id) || !id.is_canonical_dirname(text) {
+            return Err(FsError::Refused("the name has another id"));
+        }
+        if at.is_of(id) {
+            return Err(FsError::Invalid("beneath itself".to_owned()));
+        }
+        let item = self.shown(id)?;
+        let _room = self.room(id).lock_arc();
+        if item.pending {
+            return self.move_arrival(id, at, name);
+        }
+        let writer = self.writer.on_behalf_of(caller.pid);
+        let partition = self.partition_of(at);
+        if partition != item.partition {
+            match partition {
+                Partition::Archived => writer.archive(id, &Wait::none()).map_err(busy)?,
+                Partition::Live => writer.unarchive(id, &Wait::none()).map_err(busy)?,
+            };
+            self.look_after_shape(id)?;
+        }
+        let guard = self.lock(caller, id)?;
+        let parent = self.catalog.read().tree_parent(id);
+        if parent != at.parent() {
+            writer.reparent(&guard, at.parent())?;
+        }
+        if item.name != name {
+            let title = self.title_of(id, text);
+            if title != item.title {
+                writer.edit(&guard, |meta| meta.set_title(title.as_deref()))?;
+            }
+        }
+        drop(guard);
+        self.look_after_shape(id)?;
+        let mut catalog = self.catalog.write();
+        if catalog.get(id).is_some_and(|now| now.name != name) {
+            // The slug of a title is not always what was typed; what was typed goes on leading here.
+            let title = catalog.get(id).and_then(|now| now.title.clone());
+            catalog.add_former(id, Former { name: text.to_owned(), title });
+        }
+        drop(catalog);
+        self.keep_former();
+        // The kernel believes in the name that it was told to rename to.
+        self.tell(vec![Stale::Name(Node::Children(at), name.to_owned())]);
+        Ok(())
+    }
+
+    /// The title that a name stands for: the one it stood for before, else the words in it.
+    fn title_of(&self, id: ConversationId, name: &str) -> Option<String> {
+        let catalog = self.catalog.read();
+        let current = catalog.get(id).and_then(|item| item.title.clone());
+        if id.dirname(current.as_deref()) == name {
+            return current;
+        }
+        if let Some(title) = catalog.former_title(id, OsStr::new(name)) {
+            return title.map(ToOwned::to_owned);
+        }
+        let words = name.split_once('-').map(|(_, words)| words.trim()).unwrap_or_default();
+        (!words.is_empty()).then(|| words.to_owned())
+    }
+}
+
+fn follow(node: &Node, source: &Node, target: &Node) -> Option<Node> {
+    let rebased = |path: &PathBuf, from: &PathBuf, to: &PathBuf| rebase(path, from, to);
+    match (node, source, target) {
+        (Node::Own(id, path), Node::Own(old, from), Node::Own(new, to)) if id == old => {
+            Some(Node::Own(*new, rebased(path, from, to)?))
+        }
+        (Node::Scratch(home, path), Node::Scratch(old, from), Node::Scratch(new, to)) if home == old => {
+            Some(Node::Scratch(*new, rebased(path, from, to)?))
+        }
+        (Node::Own(id, path), Node::Own(old, from), Node::Scratch(new, to)) if id == old => {
+            Some(Node::Scratch(*new, rebased(path, from, to)?))
+        }
+        (Node::Scratch(home, path), Node::Scratch(old, from), Node::Own(new, to)) if home == old => {
+            Some(Node::Own(*new, rebased(path, from, to)?))
+        }
+        _ => None,
+    }
+}
+
+fn cross<E: Into<FsError>>(error: E) -> FsError {
+    let error = error.into();
+    if error.errno() == libc::EXDEV { FsError::CrossDevice } else { error }
+}
+
+fn busy(error: jp_store::Error) -> FsError {
+    match error {
+        jp_store::Error::Locked { .. } => FsError::Busy,
+        error => error.into(),
+    }
+}

@@ -1,0 +1,412 @@
+//! Saves. Whatever is written to a managed file goes into its draft; the moment the draft is a whole document it is committed
+//! to the store, before the call returns. What the store cannot take stays a draft, on disk.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use jp_store::ConversationId;
+use jp_store::error::Context as _;
+use jp_store::json::JsonError;
+use jp_store::lock::Guard;
+use jp_store::meta::{Meta, Parent};
+use jp_store::reconcile::{Digest, ManagedFile};
+use parking_lot::ArcMutexGuard;
+
+use super::Vfs;
+use crate::caller::Caller;
+use crate::draft::{self, Draft};
+use crate::error::{FsError, Result};
+use crate::node::Node;
+
+/// What became of a draft.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The store has it.
+    Committed,
+    /// It waits, for this reason.
+    Kept(JsonError),
+}
+
+/// Rooms and locks of the conversations a change touches; the locks go first.
+pub(super) struct Hold {
+    guards: Vec<Guard>,
+    _rooms: Vec<ArcMutexGuard<parking_lot::RawMutex, ()>>,
+}
+
+impl Vfs {
+    /// Rooms and locks of all conversations whose own files these nodes are, in order. Scratch and what is not in the store
+    /// yet need no lock.
+    pub(super) fn hold(&self, caller: Caller, nodes: &[&Node]) -> Result<Hold> {
+        let ids: BTreeSet<_> = nodes
+            .iter()
+            .filter(|node| matches!(node, Node::Own(..) | Node::Managed(..) | Node::Conversation(_)))
+            .filter_map(|node| node.conversation())
+            .collect();
+        let rooms: Vec<_> = ids.iter().map(|&id| self.room(id).lock_arc()).collect();
+        let mut guards = Vec::new();
+        for id in ids {
+            if !self.item(id)?.pending {
+                guards.push(self.lock(caller, id)?);
+            }
+        }
+        Ok(Hold { guards, _rooms: rooms })
+    }
+
+    /// Changes a managed file as somebody writes to it.
+    pub(super) fn change(
+        &self,
+        caller: Caller,
+        id: ConversationId,
+        file: ManagedFile,
+        change: impl FnOnce(&mut Draft) -> Result<()>,
+    ) -> Result<()> {
+        let _room = self.room(id).lock_arc();
+        let before = self.drafts.lock().get(&(id, file)).cloned();
+        let guard = match self.lock(caller, id) {
+            // Held since before the first byte: nothing has been taken yet, so nothing is kept.
+            Err(FsError::Busy) if before.is_none() => return Err(FsError::Busy),
+            Err(FsError::Busy) => None,
+            guard => Some(guard?),
+        };
+        let mut draft = match &before {
+            Some(draft) => draft.clone(),
+            None => self.begin_draft(id, file)?,
+        };
+        change(&mut draft)?;
+        let Some(guard) = guard else {
+            draft.waiting = draft::whole(file, &draft.bytes).is_ok();
+            self.keep_draft(id, file, draft, true)?;
+            return Err(FsError::Busy);
+        };
+        match self.settle(caller, &guard, id, file, draft, before) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Saves a managed file whole, as a rename into place does.
+    pub(super) fn save(
+        &self,
+        caller: Caller,
+        guard: &Guard,
+        id: ConversationId,
+        file: ManagedFile,
+        bytes: Vec<u8>,
+    ) -> Result<Outcome> {
+        let before = self.drafts.lock().get(&(id, file)).cloned();
+        let mut draft = self.begin_draft(id, file)?;
+        draft.replace(bytes, self.now());
+        let outcome = self.settle(caller, guard, id, file, draft, before)?;
+        match &outcome {
+            Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
+            Outcome::Committed | Outcome::Kept(_) => Ok(outcome),
+        }
+    }
+
+    /// A managed file is made that was not there, or was hidden here: it begins empty, and the store keeps what it has.
+    pub(super) fn create_managed(
+        &self,
+        caller: Caller,
+        id: ConversationId,
+        file: ManagedFile,
+        mode: u32,
+    ) -> Result<()> {
+        let hold = self.hold(caller, &[&Node::Managed(id, file)])?;
+        if hold.guards.is_empty() {
+            let path = self.path(&Node::Managed(id, file))?;
+            return Ok(self.backing.create(&path, mode & 0o7777).context("make", &path)?);
+        }
+        let mut draft = self.begin_draft(id, file)?;
+        draft.truncate(0, self.now())?;
+        draft.reason = draft::whole(file, &draft.bytes).err();
+        self.drafts.lock().insert((id, file), draft);
+        self.show_file(&Node::Managed(id, file))
+    }
+
+    /// Brings a draft to disk and tries it once more.
+    pub(super) fn sync_managed(&self, caller: Caller, id: ConversationId, file: ManagedFile) -> Result<()> {
+        let _room = self.room(id).lock_arc();
+        let Some(draft) = self.drafts.lock().get(&(id, file)).cloned() else { return Ok(()) };
+        let outcome = match self.lock(caller, id) {
+            Ok(guard) => self.settle(caller, &guard, id, file, draft.clone(), Some(draft)),
+            Err(error) => Err(error),
+        };
+        if let Some(draft) = self.drafts.lock().get(&(id, file)).cloned() {
+            self.keep_draft(id, file, draft, true)?;
+        }
+        match outcome? {
+            Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
+            Outcome::Committed | Outcome::Kept(_) => Ok(()),
+        }
+    }
+
+    /// Drafts reach the disk, and those that wait for a lock are tried again. Called every now and then.
+    pub fn tend_drafts(&self) {
+        let (unkept, waiting): (Vec<_>, Vec<_>) = {
+            let drafts = self.drafts.lock();
+            let unkept = drafts.iter().filter(|(_, draft)| !draft.kept).map(|(&key, _)| key).collect();
+            (unkept, drafts.iter().filter(|(_, draft)| draft.waiting).map(|(&key, _)| key).collect())
+        };
+        for (id, file) in unkept {
+            let _room = self.room(id).lock_arc();
+            let draft = self.drafts.lock().get(&(id, file)).filter(|draft| !draft.kept).cloned();
+            if let Some(draft) = draft
+                && let Err(error) = self.keep_draft(id, file, draft, false)
+            {
+                tracing::warn!(%id, file = file.name(), %error, "a draft cannot be kept on disk");
+            }
+        }
+        for (id, file) in waiting {
+            if let Err(error) = self.try_waiting(id, file) {
+                tracing::debug!(%id, file = file.name(), %error, "a draft waits on");
+            }
+        }
+    }
+
+    /// Takes up the drafts that an earlier mount left.
+    pub(super) fn load_drafts(&self) -> Result<()> {
+        let drafts = self.state.join("drafts");
+        let listed = match self.backing.list(&drafts) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            listed => listed.context("list", &drafts)?,
+        };
+        for (name, _) in listed {
+            let Some((id, true)) = name.to_str().and_then(crate::catalog::parse) else { continue };
+            for file in ManagedFile::ALL {
+                let path = self.draft_path(id, file);
+                let Some(draft) = self.backing.read_all(&path).ok().and_then(|text| Draft::parse(&text)) else {
+                    continue;
+                };
+                let known = self.catalog.read().get(id).is_some();
+                if known {
+                    // A good one may have been cut short on its way into the store.
+                    let whole = draft::whole(file, &draft.bytes).is_ok() && draft.reason.is_none();
+                    self.drafts.lock().insert((id, file), Draft { waiting: whole, ..draft });
+                }
+            }
+        }
+        self.tend_drafts();
+        Ok(())
+    }
+
+    /// What is written goes on from here.
+    fn begin_draft(&self, id: ConversationId, file: ManagedFile) -> Result<Draft> {
+        let path = self.path(&Node::Managed(id, file))?;
+        let bytes = match self.backing.read_all(&path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).context("read", &path).map_err(FsError::from),
+        };
+        Ok(Draft::of(bytes, self.now()))
+    }
+
+    /// Commits a draft that is whole, and keeps one that is not. A failure of the disk leaves everything as it was.
+    fn settle(
+        &self,
+        caller: Caller,
+        guard: &Guard,
+        id: ConversationId,
+        file: ManagedFile,
+        mut draft: Draft,
+        before: Option<Draft>,
+    ) -> Result<Outcome> {
+        let whole = match draft::is_half(file, &draft.bytes) {
+            // Where exactly it breaks off is told when somebody asks, not for every piece of a file being written.
+            true => Err(None),
+            false => draft::whole(file, &draft.bytes).map_err(Some),
+        };
+        let reason = match whole {
+            Err(reason) => reason,
+            Ok(()) => {
+                self.drafts.lock().insert((id, file), draft.clone());
+                match self.commit(caller, guard, id, file, &draft) {
+                    Ok(()) => {
+                        self.drop_draft(id, file)?;
+                        return Ok(Outcome::Committed);
+                    }
+                    Err(FsError::Store(jp_store::Error::Refused(text))) => Some(JsonError::new(text)),
+                    Err(FsError::Store(jp_store::Error::Invalid { reason, .. })) => Some(reason),
+                    Err(error) => {
+                        let busy = error.errno() == libc::EBUSY;
+                        let mut drafts = self.drafts.lock();
+                        match before {
+                            _ if busy => drafts.insert((id, file), Draft { waiting: true, kept: false, ..draft }),
+                            Some(before) => drafts.insert((id, file), before),
+                            None => drafts.remove(&(id, file)),
+                        };
+                        return Err(if busy { FsError::Busy } else { error });
+                    }
+                }
+            }
+        };
+        draft.reason = reason.clone();
+        draft.waiting = false;
+        let text = reason.unwrap_or_else(|| JsonError::new("the document is not whole"));
+        self.drafts.lock().insert((id, file), draft);
+        Ok(Outcome::Kept(text))
+    }
+
+    /// Makes the store's file these bytes, unaltered.
+    fn commit(
+        &self,
+        caller: Caller,
+        guard: &Guard,
+        id: ConversationId,
+        file: ManagedFile,
+        draft: &Draft,
+    ) -> Result<()> {
+        let writer = self.writer.on_behalf_of(caller.pid);
+        let (path, current) = self.read_current(id, file)?;
+        if let Some(current) = &current
+            && draft.base != Some(Digest::of(current))
+            && **draft.bytes != *current
+        {
+            // Somebody else saved since this draft began. The later save counts; the other is kept.
+            writer.keep(id, "overtaken-store", file.name(), current)?;
+        }
+        let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+        let shape = file == ManagedFile::Metadata && self.changes_shape(id, current.as_deref(), &draft.bytes);
+        if shape {
+            writer.replace(guard, file, &draft.bytes)?;
+            self.look_after_shape(id)?;
+            self.honour_place(&writer, guard, id)?;
+        } else {
+            writer.save(guard, &dir, file, &draft.bytes)?;
+            self.note_own(&path);
+        }
+        self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
+        Ok(())
+    }
+
+    /// The store's file as it is now, and where. Its directory may have been renamed beside us.
+    fn read_current(&self, id: ConversationId, file: ManagedFile) -> Result<(PathBuf, Option<Vec<u8>>)> {
+        for patience in [true, false] {
+            let dir = self.item(id)?.dir;
+            let path = dir.join(file.name());
+            match self.backing.read_all(&path) {
+                Ok(bytes) => return Ok((path, Some(bytes))),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    if self.backing.stat(&dir).is_ok() {
+                        return Ok((path, None));
+                    }
+                    if patience {
+                        self.look_at_names()?;
+                    }
+                }
+                Err(error) => return Err(error).context("read", &path).map_err(FsError::from),
+            }
+        }
+        Err(FsError::Stale)
+    }
+
+    /// Whether metadata says anything new about title, parent or origin: then names and the tree have to follow.
+    fn changes_shape(&self, id: ConversationId, old: Option<&[u8]>, new: &[u8]) -> bool {
+        if self.catalog.read().is_given(id) {
+            return true;
+        }
+        let (Some(Ok(old)), Ok(new)) = (old.map(Meta::parse), Meta::parse(new)) else { return true };
+        let shape =
+            |meta: &Meta| (meta.title().map(ToOwned::to_owned), meta.parent(), meta.origin().map(str::to_owned));
+        shape(&old) != shape(&new) || matches!(new.parent(), Parent::Garbage(_))
+    }
+
+    /// A conversation that a program has put somewhere belongs there, whatever its file says or leaves out.
+    fn honour_place(&self, writer: &jp_store::writer::Writer, guard: &Guard, id: ConversationId) -> Result<()> {
+        let (given, natural) = {
+            let catalog = self.catalog.read();
+            if !catalog.is_given(id) {
+                return Ok(());
+            }
+            (catalog.place(id).and_then(|(dir, _)| dir.parent()), catalog.tree_parent(id))
+        };
+        if given != natural {
+            writer.reparent(guard, given)?;
+            self.look_after_shape(id)?;
+        }
+        let stale = self.catalog.write().give(id, None);
+        self.tell(stale);
+        Ok(())
+    }
+
+    /// A draft that waited for a lock. If the store has moved on since it began, both were saved and the later one counts.
+    fn try_waiting(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
+        let _room = self.room(id).lock_arc();
+        let Some(draft) = self.drafts.lock().get(&(id, file)).filter(|draft| draft.waiting).cloned() else {
+            return Ok(());
+        };
+        let caller = Caller { pid: std::process::id() };
+        let guard = self.lock(caller, id)?;
+        let (_, current) = self.read_current(id, file)?;
+        let moved_on = current.as_deref().map(Digest::of) != draft.base;
+        if moved_on && current.as_deref() != Some(&**draft.bytes) {
+            self.writer.keep(id, "overtaken-draft", file.name(), &draft.bytes)?;
+            self.drop_draft(id, file)?;
+            self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
+            return Ok(());
+        }
+        self.settle(caller, &guard, id, file, draft.clone(), Some(draft)).map(drop)
+    }
+
+    /// Puts a draft on disk; `sync` makes it survive more than our own end.
+    pub(super) fn keep_draft(&self, id: ConversationId, file: ManagedFile, mut draft: Draft, sync: bool) -> Result<()> {
+        if draft.reason.is_none() && !draft.waiting {
+            draft.reason = draft::whole(file, &draft.bytes).err();
+        }
+        draft.kept = true;
+        let path = self.draft_path(id, file);
+        let beside = self.state.join("drafts").join(format!(".{}-{}", id.deciseconds(), file.name()));
+        if let Some(dir) = path.parent() {
+            self.backing.make_dirs(dir).context("make directory", dir)?;
+        }
+        let kept = self.backing.replace(&path, &beside, &draft.to_bytes()).context("write", &path);
+        if kept.is_err() {
+            draft.kept = false;
+        }
+        self.drafts.lock().insert((id, file), draft);
+        kept?;
+        if sync {
+            self.backing.sync(&path).context("sync", &path)?;
+            if let Some(dir) = path.parent() {
+                self.backing.sync(dir).context("sync", dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A draft has served its purpose.
+    pub(super) fn drop_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
+        let dropped = self.drafts.lock().remove(&(id, file));
+        let path = self.draft_path(id, file);
+        if dropped.is_some() || self.backing.stat(&path).is_ok() {
+            match self.backing.remove(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                removed => removed.context("remove", &path)?,
+            }
+            if let Some(dir) = path.parent() {
+                // Another draft may be in it.
+                let _ = self.backing.remove_dir(dir);
+            }
+        }
+        Ok(())
+    }
+
+    /// What somebody saved and nobody committed is kept when its file goes.
+    pub(super) fn retire_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
+        let draft = self.drafts.lock().get(&(id, file)).cloned();
+        if let Some(draft) = draft.filter(|draft| !draft.bytes.is_empty()) {
+            self.writer.keep(id, "removed-draft", file.name(), &draft.bytes)?;
+        }
+        self.drop_draft(id, file)
+    }
+
+    fn draft_path(&self, id: ConversationId, file: ManagedFile) -> PathBuf {
+        self.state.join("drafts").join(id.deciseconds().to_string()).join(file.name())
+    }
+}
+
+impl Hold {
+    /// The lock on a conversation, if one was needed.
+    pub(super) fn guard(&self, id: ConversationId) -> Option<&Guard> {
+        self.guards.iter().find(|guard| guard.id() == id)
+    }
+}

@@ -1,0 +1,281 @@
+//! Notices what others do to the store: by watching it, or by looking again every second where watches run out.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use jp_store::ConversationId;
+use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, TRASH};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+
+use crate::vfs::{Noticed, Vfs};
+
+/// How often is looked where nothing is watched.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Everything that changes a name or a content.
+const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
+    .union(AddWatchFlags::IN_DELETE)
+    .union(AddWatchFlags::IN_MOVED_FROM)
+    .union(AddWatchFlags::IN_MOVED_TO)
+    .union(AddWatchFlags::IN_MODIFY)
+    .union(AddWatchFlags::IN_CLOSE_WRITE)
+    .union(AddWatchFlags::IN_ATTRIB)
+    .union(AddWatchFlags::IN_ONLYDIR);
+
+/// What a watch is on.
+#[derive(Clone, Debug)]
+enum On {
+    /// A directory of the store's conversations.
+    Partition(PathBuf),
+    /// The directory with the mirror, or this worktree's state.
+    Books,
+    /// The lock files.
+    Locks,
+    /// A conversation's directory, or one inside it.
+    Conversation(ConversationId, PathBuf, PathBuf),
+}
+
+/// The watches, before anything is done with what they see.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    inotify: Option<Inotify>,
+    on: HashMap<WatchDescriptor, On>,
+    layout: Layout,
+    asked: Receiver<Ask>,
+    ready: OwnedFd,
+    /// A file is in the way of none of this; only these names count among the books.
+    books: [OsString; 3],
+}
+
+/// Wakes the watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Waker {
+    asks: Sender<Ask>,
+    bell: std::sync::Arc<OwnedFd>,
+}
+
+#[derive(Debug)]
+enum Ask {
+    Look(Sender<()>),
+    End,
+}
+
+impl Waker {
+    /// Has everything that happened so far noticed; `false` when that takes longer than the limit.
+    pub(crate) fn look(&self, limit: Duration) -> bool {
+        let (sender, receiver) = channel();
+        self.ring(Ask::Look(sender)) && receiver.recv_timeout(limit).is_ok()
+    }
+
+    /// No more.
+    pub(crate) fn end(&self) {
+        self.ring(Ask::End);
+    }
+
+    fn ring(&self, ask: Ask) -> bool {
+        self.asks.send(ask).is_ok() && nix::unistd::write(&*self.bell, b"!").is_ok()
+    }
+}
+
+impl Watch {
+    /// Begins to watch the store. What happens from now on is not missed, though nobody acts on it before [`Watch::run`].
+    pub(crate) fn begin(layout: &Layout, polling: bool) -> io::Result<(Self, Waker)> {
+        let (ready, bell) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
+        let (asks, asked) = channel();
+        let books = ["tree.json", "projection.json", "journal"].map(OsString::from);
+        let mut watch = Self { inotify: None, on: HashMap::new(), layout: layout.clone(), asked, ready, books };
+        if !polling && let Err(error) = watch.add_all() {
+            tracing::warn!(%error, "the store cannot be watched, so it is looked at once a second");
+            watch.inotify = None;
+            watch.on.clear();
+        }
+        Ok((watch, Waker { asks, bell: std::sync::Arc::new(bell) }))
+    }
+
+    /// Whether the store is watched, and not merely looked at now and then.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.inotify.is_some()
+    }
+
+    /// Notices until the end.
+    pub(crate) fn run(mut self, vfs: &Vfs) {
+        loop {
+            let (asks, end) = self.wait();
+            let result = if self.is_watching() { self.take(vfs) } else { vfs.look_around() };
+            if let Err(error) = result {
+                tracing::warn!(%error, "what changed in the store could not be read");
+            }
+            for ask in asks {
+                // Whoever asked may have given up.
+                let _ = ask.send(());
+            }
+            if end {
+                return;
+            }
+        }
+    }
+
+    /// Waits until something happens, somebody asks, or it is time to look.
+    fn wait(&self) -> (Vec<Sender<()>>, bool) {
+        let mut fds = vec![PollFd::new(self.ready.as_fd(), PollFlags::POLLIN)];
+        let timeout = match &self.inotify {
+            Some(inotify) => {
+                fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
+                PollTimeout::NONE
+            }
+            None => PollTimeout::try_from(PERIOD).unwrap_or(PollTimeout::MAX),
+        };
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, timeout);
+        let mut sink = [0; 64];
+        while nix::unistd::read(&self.ready, &mut sink).is_ok_and(|count| count == sink.len()) {}
+        let (mut asks, mut end) = (Vec::new(), false);
+        for ask in self.asked.try_iter() {
+            match ask {
+                Ask::Look(sender) => asks.push(sender),
+                Ask::End => end = true,
+            }
+        }
+        (asks, end)
+    }
+
+    /// Everything the watches have seen by now.
+    fn take(&mut self, vfs: &Vfs) -> crate::error::Result<()> {
+        let (mut noticed, mut locks) = (Noticed::default(), false);
+        while let Some(events) = self.inotify.as_ref().and_then(|inotify| inotify.read_events().ok()) {
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                self.sort(event, &mut noticed, &mut locks);
+            }
+        }
+        let nothing = !noticed.names && !noticed.books && !noticed.everything && noticed.files.is_empty();
+        let result = if nothing { Ok(()) } else { vfs.notice(noticed) };
+        if locks {
+            vfs.tend_drafts();
+        }
+        result
+    }
+
+    fn sort(&mut self, event: InotifyEvent, noticed: &mut Noticed, locks: &mut bool) {
+        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+            tracing::warn!("the system lost track of changes; everything is looked at again");
+            noticed.everything = true;
+            return;
+        }
+        if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+            self.on.remove(&event.wd);
+            return;
+        }
+        let (Some(on), Some(name)) = (self.on.get(&event.wd).cloned(), event.name) else { return };
+        let is_dir = event.mask.contains(AddWatchFlags::IN_ISDIR);
+        let appeared = event.mask.intersects(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO);
+        match on {
+            On::Partition(dir) => {
+                if is_dir {
+                    noticed.names |= !event.mask.intersects(AddWatchFlags::IN_ATTRIB);
+                    if appeared {
+                        self.add_named(&dir, name, noticed);
+                    }
+                }
+            }
+            On::Books => noticed.books |= self.books.contains(&name),
+            On::Locks => *locks |= event.mask.intersects(AddWatchFlags::IN_DELETE),
+            On::Conversation(id, dir, inner) => {
+                let inner = inner.join(&name);
+                if is_dir && appeared {
+                    self.add_inside(id, &dir, &inner);
+                }
+                noticed.files.insert((id, inner));
+            }
+        }
+    }
+
+    fn add_all(&mut self) -> io::Result<()> {
+        self.inotify = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
+        let store = self.layout.store.clone();
+        for dir in [store.vfs(), self.layout.worktree_state(), store.locks()] {
+            std::fs::create_dir_all(&dir)?;
+        }
+        self.add(&store.vfs(), On::Books)?;
+        self.add(&self.layout.worktree_state(), On::Books)?;
+        self.add(&store.locks(), On::Locks)?;
+        self.add_partition(store.conversations())?;
+        let archive = store.conversations().join(ARCHIVE);
+        if archive.is_dir() {
+            self.add_partition(archive)?;
+        }
+        Ok(())
+    }
+
+    fn add_partition(&mut self, dir: PathBuf) -> io::Result<()> {
+        self.add(&dir, On::Partition(dir.clone()))?;
+        for entry in std::fs::read_dir(&dir)? {
+            let name = entry?.file_name();
+            if let Some(id) = ConversationId::from_dirname(&name) {
+                self.add_tree(id, &dir.join(name), Path::new(""))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory appeared among conversations. What happened in it before it was watched is looked at now.
+    fn add_named(&mut self, dir: &Path, name: OsString, noticed: &mut Noticed) {
+        if name == ARCHIVE {
+            if let Err(error) = self.add_partition(dir.join(name)) {
+                tracing::warn!(%error, "the archive cannot be watched");
+            }
+            return;
+        }
+        let Some(id) = ConversationId::from_dirname(&name).filter(|_| name != TRASH) else { return };
+        let path = dir.join(&name);
+        if let Err(error) = self.add_tree(id, &path, Path::new("")) {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(path = %path.display(), %error, "a conversation cannot be watched");
+            }
+            return;
+        }
+        noticed.files.insert((id, PathBuf::from("metadata.json")));
+    }
+
+    fn add_inside(&mut self, id: ConversationId, dir: &Path, inner: &Path) {
+        if let Err(error) = self.add_tree(id, dir, inner)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %dir.join(inner).display(), %error, "a directory cannot be watched");
+        }
+    }
+
+    /// A conversation's directory and whatever directories it has.
+    fn add_tree(&mut self, id: ConversationId, dir: &Path, inner: &Path) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt as _;
+        let path = dir.join(inner);
+        self.add(&path, On::Conversation(id, dir.to_owned(), inner.to_owned()))?;
+        // Two links mean no directory inside, on filesystems that count them.
+        if std::fs::symlink_metadata(&path)?.nlink() == 2 {
+            return Ok(());
+        }
+        for entry in std::fs::read_dir(&path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if entry.file_type()?.is_dir() && name != CONVERSATIONS {
+                self.add_tree(id, dir, &inner.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: &Path, on: On) -> io::Result<()> {
+        let Some(inotify) = &self.inotify else { return Ok(()) };
+        let descriptor = inotify.add_watch(path, CHANGES)?;
+        self.on.insert(descriptor, on);
+        Ok(())
+    }
+}

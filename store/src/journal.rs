@@ -1,0 +1,179 @@
+//! Changes of a ledger since its file was written, one line each, so that hiding one of ten thousand conversations is one
+//! small append. Values only; reading and writing the file is the store's affair.
+//!
+//! A line counts only for the ledger it was written on top of. Once the whole ledger is written anew, lines that were
+//! left behind say nothing, even if they contradict it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::disk::Stat;
+use crate::id::ConversationId;
+use crate::ledger::{Identity, Ledger};
+use crate::presence::Projection;
+
+/// One change of what a worktree shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// The conversation is meant to be here.
+    Show(ConversationId),
+    /// The conversation is not; its hidden files are no special case any more.
+    Hide(ConversationId),
+    /// One of its files is not shown, by its path relative to the conversation's directory.
+    HideFile(ConversationId, String),
+    /// One of its files is shown again.
+    ShowFile(ConversationId, String),
+}
+
+impl Change {
+    /// Makes the ledger say so. Twice is as good as once. What was last exported stays known: it is what real files
+    /// that are behind are measured against.
+    pub fn apply(&self, ledger: &mut Ledger) {
+        match self {
+            Self::Show(id) => ledger.entry(*id).intent = Projection::Projected,
+            Self::Hide(id) => {
+                let entry = ledger.entry(*id);
+                entry.intent = Projection::LocalOnly;
+                entry.hidden.clear();
+            }
+            Self::HideFile(id, file) => {
+                ledger.entry(*id).hidden.insert(file.clone());
+            }
+            Self::ShowFile(id, file) => {
+                ledger.entry(*id).hidden.remove(file);
+            }
+        }
+    }
+}
+
+/// What a line was written on top of: which `.jp` directory, and how the ledger's file looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footing {
+    workspace: Identity,
+    /// Modification time and size; `None` when there was no file. The inode would not survive a backup.
+    ledger: Option<(i64, u64)>,
+}
+
+impl Footing {
+    /// The `.jp` directory, and the ledger's file.
+    pub fn new(workspace: Identity, ledger: Option<Stat>) -> Self {
+        Self { workspace, ledger: ledger.map(|stat| (stat.mtime, stat.size)) }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    on: Footing,
+    #[serde(flatten)]
+    change: Change,
+}
+
+/// The lines for these changes.
+pub fn lines(changes: &[Change], on: Footing) -> serde_json::Result<Vec<u8>> {
+    // An append that was cut short must not swallow this one.
+    let mut out = vec![b'\n'];
+    for change in changes {
+        serde_json::to_writer(&mut out, &Line { on, change: change.clone() })?;
+        out.push(b'\n');
+    }
+    Ok(out)
+}
+
+/// Applies the lines that were written on top of this ledger. Others, and what an append that was cut short left, are
+/// passed over.
+pub fn replay(ledger: &mut Ledger, bytes: &[u8], on: Footing) {
+    let lines = bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    for line in lines.filter(|line| line.on == on) {
+        line.change.apply(ledger);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Kind;
+    use crate::ledger::Entry;
+    use crate::reconcile::Base;
+
+    fn id(n: u64) -> ConversationId {
+        ConversationId::new(n).unwrap()
+    }
+
+    fn stat(mtime: i64) -> Stat {
+        Stat { kind: Kind::File, size: 9, mtime, ino: 7, dev: 8, mode: 0o644, birth: None }
+    }
+
+    fn footing(mtime: i64) -> Footing {
+        Footing::new(stat(0).into(), Some(stat(mtime)))
+    }
+
+    /// What the ledger says of each conversation: `projected`, `local`, hidden files, `+base`.
+    fn told(ledger: &Ledger) -> String {
+        let entries = ledger.entries().map(|(id, entry)| {
+            let intent = if entry.intent == Projection::Projected { "projected" } else { "local" };
+            let base = if entry.base.is_some() { "+base" } else { "" };
+            let hidden: Vec<_> = entry.hidden.iter().map(|file| format!("-{file}")).collect();
+            format!("{}:{intent}{base}{}", id.deciseconds(), hidden.concat())
+        });
+        entries.collect::<Vec<_>>().join(" ")
+    }
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::new(stat(0).into());
+        ledger.set(id(1), Entry { base: Some(Base::default()), ..Entry::new(Projection::Projected) });
+        ledger
+    }
+
+    #[test]
+    fn changes() {
+        let file = |name: &str| name.to_owned();
+        let check = |changes: &[Change], expected: &str| {
+            let bytes = lines(changes, footing(1)).unwrap();
+            let mut ledger = ledger();
+            for _ in 0..2 {
+                replay(&mut ledger, &bytes, footing(1));
+                assert_eq!(told(&ledger), expected, "{changes:?}");
+            }
+        };
+        check(&[], "1:projected+base");
+        check(&[Change::Hide(id(1))], "1:local+base");
+        check(&[Change::Hide(id(1)), Change::Show(id(1))], "1:projected+base");
+        check(&[Change::Show(id(2))], "1:projected+base 2:projected");
+        check(&[Change::HideFile(id(1), file("a\n\"b"))], "1:projected+base-a\n\"b");
+        check(
+            &[
+                Change::HideFile(id(1), file("a")),
+                Change::HideFile(id(1), file("b")),
+                Change::ShowFile(id(1), file("a")),
+            ],
+            "1:projected+base-b",
+        );
+        check(&[Change::HideFile(id(1), file("a")), Change::Hide(id(1))], "1:local+base");
+    }
+
+    #[test]
+    fn a_torn_line_swallows_nothing() {
+        let whole = lines(&[Change::Hide(id(1)), Change::Show(id(2))], footing(1)).unwrap();
+        let later = lines(&[Change::Show(id(3))], footing(1)).unwrap();
+        for cut in 0..whole.len() {
+            let mut bytes = whole[..cut].to_vec();
+            let mut torn = ledger();
+            replay(&mut torn, &bytes, footing(1));
+            bytes.extend(&later);
+            let mut ledger = ledger();
+            replay(&mut ledger, &bytes, footing(1));
+            assert_eq!(told(&ledger), format!("{} 3:projected", told(&torn)), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn lines_of_another_ledger_say_nothing() {
+        let bytes = lines(&[Change::Hide(id(1))], footing(1)).unwrap();
+        let other = Footing::new(Stat { ino: 99, ..stat(0) }.into(), Some(stat(1)));
+        for on in [footing(2), Footing::new(stat(0).into(), None), other] {
+            let mut ledger = ledger();
+            replay(&mut ledger, &bytes, on);
+            assert_eq!(told(&ledger), "1:projected+base");
+        }
+    }
+}
