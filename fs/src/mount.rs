@@ -288,6 +288,7 @@ fn tend(vfs: &Vfs, ending: &Flag) {
     while !ending.wait(TENDING) {
         vfs.tend_drafts();
         vfs.end_fresh();
+        vfs.tend_arrivals();
         round = round.wrapping_add(1);
         if round.is_multiple_of(20) {
             vfs.keep_former();

@@ -451,7 +451,8 @@ fn told(attr: &Attr) -> FileAttr {
         crtime: mtime,
         kind: kind(attr.kind),
         perm: (attr.mode & 0o7777) as u16,
-        nlink: if attr.kind == Kind::Dir { 2 } else { 1 },
+        // One for directories too: that is how filesystems say that they do not count them.
+        nlink: 1,
         uid: attr.uid,
         gid: attr.gid,
         rdev: 0,

@@ -86,6 +86,26 @@ impl Vfs {
 
     /// What a node is like; the number is filled in by whoever knows it.
     pub(super) fn attr_of(&self, node: &Node) -> Result<Attr> {
+        self.or_look_again(node, || self.attr_now(node))
+    }
+
+    /// Does something with a conversation's files, and once more if its directory turns out to have been renamed beside us.
+    pub(super) fn or_look_again<T>(&self, node: &Node, work: impl Fn() -> Result<T>) -> Result<T> {
+        let result = work();
+        match (&result, node.conversation()) {
+            (Err(error), Some(id)) if error.errno() == libc::ENOENT => {
+                let dir = self.item(id)?.dir;
+                if self.backing.stat(&dir).is_ok() {
+                    return result;
+                }
+                self.look_at_names()?;
+                work()
+            }
+            _ => result,
+        }
+    }
+
+    fn attr_now(&self, node: &Node) -> Result<Attr> {
         match node {
             Node::Children(at) => self.attr_of_children(*at),
             Node::Conversation(id) => {

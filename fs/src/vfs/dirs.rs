@@ -81,7 +81,7 @@ impl Vfs {
         };
         match known {
             Some(item) => self.bring_back(caller, id, &item, at, name)?,
-            None => self.begin_arrival(id, at, name)?,
+            None => self.begin_arrival(caller, id, at, name)?,
         }
         Ok(id)
     }
@@ -110,7 +110,7 @@ impl Vfs {
     }
 
     /// A new conversation is pending until its metadata and its events are there and good.
-    fn begin_arrival(&self, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
+    fn begin_arrival(&self, caller: Caller, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
         let dir = self.arrival_dir(id);
         let note = Note {
             name: name.to_string_lossy().into_owned(),
@@ -119,6 +119,7 @@ impl Vfs {
         };
         self.write_note(id, &note)?;
         self.backing.make_dir(&dir, 0o755).context("make directory", &dir)?;
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), made: Default::default() });
         self.insert_arrival(id, note);
         Ok(())
     }
@@ -171,11 +172,9 @@ impl Vfs {
             let note = self.backing.read_all(&self.note_path(id)).ok();
             if let Some(note) = note.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
                 self.insert_arrival(id, note);
-                if let Err(error) = self.arrive(Caller { pid: std::process::id() }, id) {
-                    tracing::warn!(%id, %error, "an arriving conversation cannot be taken in yet");
-                }
             }
         }
+        self.tend_arrivals();
         Ok(())
     }
 
@@ -193,12 +192,43 @@ impl Vfs {
 
     fn needs(&self, id: ConversationId) -> Option<String> {
         let dir = self.arrival_dir(id);
-        [ManagedFile::Metadata, ManagedFile::Events].into_iter().find_map(|file| {
+        let parent = self.pending_parent(id);
+        let missing = [ManagedFile::Metadata, ManagedFile::Events].into_iter().find_map(|file| {
             match self.backing.read_all(&dir.join(file.name())) {
                 Err(_) => Some(file.name().to_owned()),
                 Ok(bytes) => draft::whole(file, &bytes).err().map(|reason| format!("{}: {reason}", file.name())),
             }
-        })
+        });
+        missing.or(parent.map(|parent| format!("its parent {parent}, which is arriving too")))
+    }
+
+    /// The parent, where that has not arrived itself.
+    fn pending_parent(&self, id: ConversationId) -> Option<ConversationId> {
+        let catalog = self.catalog.read();
+        let parent = catalog.get(id)?.parent?;
+        catalog.get(parent).is_some_and(|item| item.pending).then_some(parent)
+    }
+
+    /// Takes in what has become whole without anybody writing to it: a parent has arrived, or a lock is free.
+    pub fn tend_arrivals(&self) {
+        loop {
+            let pending: Vec<_> = {
+                let catalog = self.catalog.read();
+                catalog.ids().filter(|&id| catalog.get(id).is_some_and(|item| item.pending)).collect()
+            };
+            let mut arrived = false;
+            for id in pending {
+                // Whoever is at work on it takes it in.
+                let Some(_room) = self.room(id).try_lock_arc() else { continue };
+                match self.arrive(Caller { pid: std::process::id() }, id) {
+                    Ok(()) => arrived |= self.item(id).is_ok_and(|item| !item.pending),
+                    Err(error) => tracing::debug!(%id, %error, "an arriving conversation waits on"),
+                }
+            }
+            if !arrived {
+                return;
+            }
+        }
     }
 
     /// A managed file of an arriving conversation has changed: it may be whole now.
@@ -226,7 +256,18 @@ impl Vfs {
         if item.partition == Partition::Archived {
             writer.archive(id, &Wait::none())?;
         }
-        self.look_after_shape(id)
+        if self.fresh.lock().contains_key(&id) {
+            // Whoever brings it goes on by the name it has chosen.
+            let mut catalog = self.catalog.write();
+            let place = catalog.place(id).map(|(dir, name)| (dir, name.to_owned()));
+            let stale = catalog.give(id, place);
+            drop(catalog);
+            self.tell(stale);
+        }
+        self.look_after_shape(id)?;
+        // What came before its parent can follow now.
+        self.tend_arrivals();
+        Ok(())
     }
 
     /// The partition a directory of conversations is in.

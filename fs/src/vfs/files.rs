@@ -26,10 +26,13 @@ impl Vfs {
                 return Ok(bytes[start..end].to_vec());
             }
         }
-        let path = self.path(&node)?;
-        match self.backing.read(&path, offset, size as usize) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(FsError::Stale),
-            read => Ok(read.context("read", &path)?),
+        let read = || -> Result<Vec<u8>> {
+            let path = self.path(&node)?;
+            Ok(self.backing.read(&path, offset, size as usize).context("read", &path)?)
+        };
+        match self.or_look_again(&node, read) {
+            Err(error) if error.is_absent() => Err(FsError::Stale),
+            read => read,
         }
     }
 

@@ -191,12 +191,7 @@ impl Vfs {
 
     /// What is written goes on from here.
     fn begin_draft(&self, id: ConversationId, file: ManagedFile) -> Result<Draft> {
-        let path = self.path(&Node::Managed(id, file))?;
-        let bytes = match self.backing.read_all(&path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error).context("read", &path).map_err(FsError::from),
-        };
+        let (_, bytes) = self.read_current(id, file)?;
         Ok(Draft::of(bytes, self.now()))
     }
 
