@@ -18,6 +18,8 @@ mod managed_files;
 mod migrate;
 // Random operations against a model.
 mod model;
+// The tree as a filesystem, with the programs people use on it.
+mod mount;
 // Many processes on one store.
 mod parallel;
 // What both roots have after each kind of change.
