@@ -181,3 +181,81 @@ fn shown(view: &View, draft: &OnDisk) -> PathBuf {
     }
     path
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::mounts::Record;
+    use crate::testing::Project;
+
+    /// This worktree's state, once a command that writes has made it.
+    fn state(project: &Project) -> StateDir {
+        let vfs = fs::read_dir(project.silo().join("vfs")).unwrap();
+        let mut dirs = vfs.map(|entry| entry.unwrap().path());
+        StateDir { dir: dirs.find(|dir| dir.join("projection.json").exists()).unwrap() }
+    }
+
+    #[test]
+    fn drafts_are_named_where_the_mount_shows_them() {
+        let project = Project::new();
+        project.conversation("17528832001-one", "One", "19 10:00", "");
+        project.conversation("17528842001-two", "Two", "19 11:00", ", \"parent_id\": 17528832001");
+        assert!(project.jp("c edit 17528832001 --pin").err.contains("changed"));
+        let drafts = state(&project).drafts();
+        for (path, text) in [
+            (
+                "17528842001/metadata.json",
+                "{\"base\":null,\"reason\":{\"line\":3,\"column\":5,\"reason\":\"trailing comma\"},\"since\":\"2025-07-20T12:00:00Z\",\"waiting\":null}\n{,}",
+            ),
+            ("17528852001/events.json", "{\"reason\":null,\"waiting\":\"lock\"}\n[]"),
+        ] {
+            let path = drafts.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let said = project.jp("status");
+        let place = "/.jp/conversations/17528832001-one/conversations/17528842001-two/metadata.json";
+        let line = format!("{place} line 3, column 5: trailing comma (the store has the last good version)\n");
+        assert!(said.out.contains(&line), "{}", said.out);
+        let line = "/17528852001/events.json: waiting for the lock (it is not in the store yet)\n";
+        assert!(said.out.contains(line), "{}", said.out);
+        let report: Value = serde_json::from_str(&project.jp("status --json").out).unwrap();
+        let drafts = &report["drafts"];
+        assert_eq!((&drafts[0]["id"], &drafts[0]["bytes"]), (&"jp-c17528842001".into(), &3.into()));
+        assert_eq!((&drafts[0]["line"], &drafts[1]["line"]), (&3.into(), &Value::Null));
+        assert!(drafts[0]["path"].as_str().unwrap().ends_with(place));
+    }
+
+    #[test]
+    fn a_mount_whose_process_is_gone_is_named_and_cleared() {
+        let project = Project::new();
+        project.conversation("17528832001-one", "One", "19 10:00", "");
+        assert!(project.jp("unmount").err.contains("nothing is mounted at"));
+        project.jp("c edit 17528832001 --pin");
+        let state = state(&project);
+        let record = Record {
+            pid: u32::MAX,
+            started: Some(1),
+            point: "/nowhere/talk".into(),
+            project: "/nowhere".into(),
+            options: vec!["strict".into()],
+            version: "0".into(),
+            since: "2025-07-20T12:00:00Z".into(),
+        };
+        state.write(&record).unwrap();
+        let report: Value = serde_json::from_str(&project.jp("status --json").out).unwrap();
+        let mount = &report["mounts"][0];
+        assert_eq!((&mount["point"], &mount["alive"]), (&"/nowhere/talk".into(), &false.into()));
+        assert_eq!((&mount["stale"], &report["mounts_elsewhere"]), (&true.into(), &0.into()));
+        assert!(project.jp("status").out.contains("/nowhere/talk (its process is gone"));
+        assert!(project.jp("doctor").out.contains("/nowhere/talk: the process behind this mount is gone"));
+        assert!(project.jp("doctor --fix").out.contains("cleared away"));
+        assert!(state.known().is_none());
+        let unmount = project.jp("unmount --all");
+        assert!(unmount.err.contains("nothing is mounted"), "{}", unmount.err);
+    }
+}
