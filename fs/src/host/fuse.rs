@@ -155,7 +155,11 @@ impl Filesystem for Host {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let set = SetAttr { size, mode, uid, gid, atime: atime.map(nanos_of), mtime: mtime.map(nanos_of) };
+        let nanos = |time| match time {
+            TimeOrNow::SpecificTime(time) => nanos_of(time),
+            TimeOrNow::Now => self.vfs.now(),
+        };
+        let set = SetAttr { size, mode, uid, gid, atime: atime.map(nanos), mtime: mtime.map(nanos) };
         match self.run("setattr", ino.0, |vfs| vfs.set_attr(caller(req), ino.0, set)) {
             Ok(attr) => reply.attr(&LONG, &told(&attr)),
             Err(errno) => reply.error(errno),
@@ -489,11 +493,7 @@ fn time(nanos: i64) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-fn nanos_of(time: TimeOrNow) -> i64 {
-    let time = match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
-    };
+fn nanos_of(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),

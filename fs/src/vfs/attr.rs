@@ -127,7 +127,13 @@ impl Vfs {
                     true => self.attr_of(&Node::Conversation(*id)).map(|dir| Attr { mode: dir.mode & 0o666, ..dir }),
                     false => Err(error),
                 })?;
-                Ok(Attr { kind: Kind::File, size: size as u64, mtime: changed, ctime: changed.max(behind.ctime), ..behind })
+                Ok(Attr {
+                    kind: Kind::File,
+                    size: size as u64,
+                    mtime: changed,
+                    ctime: changed.max(behind.ctime),
+                    ..behind
+                })
             }
             Node::Alias(at, name) => {
                 let target = self.read_alias(*at, name)?;

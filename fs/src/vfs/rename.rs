@@ -142,12 +142,8 @@ impl Vfs {
 
     fn move_dir(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
         let _hold = self.hold(caller, &[source, target])?;
-        let same = match (source, target) {
-            (Node::Own(..), Node::Own(..)) | (Node::Scratch(..), Node::Scratch(..)) => true,
-            (Node::Own(..), Node::Scratch(..)) | (Node::Scratch(..), Node::Own(..)) => true,
-            _ => false,
-        };
-        if !same {
+        let movable = |node: &Node| matches!(node, Node::Own(..) | Node::Scratch(..));
+        if !movable(source) || !movable(target) {
             return Err(FsError::Refused("a directory of its own kind is needed"));
         }
         self.make_way(target)?;
