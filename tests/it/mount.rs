@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 // A change made elsewhere is seen here.
 mod coherence;
+// A suite for filesystems at large.
+mod conformance;
 // The daemon dies while programs save.
 mod crash;
 // Programs that save in ways of their own.
