@@ -571,11 +571,13 @@ fn mount_points() -> Vec<PathBuf> {
     table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from).collect()
 }
 
-/// Whether a process runs; one that nobody has waited for yet has ended all the same.
+/// Whether a process runs, by any of its threads; one that nobody has waited for yet has ended all the same.
 pub fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name is in parentheses and may hold anything; the state follows it.
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    let runs =
+        |stat: &str| stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']));
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.map(|task| fs::read_to_string(task.path().join("stat")).unwrap_or_default()).any(|stat| runs(&stat))
 }
 
 fn is_jp(pid: i32) -> bool {
