@@ -2,6 +2,8 @@
 
 // What no program should have written, and what a system refuses.
 mod bad_input;
+// Real files beneath a mount: left alone while it is there, made to follow when it ends.
+mod covered;
 // Archives, removals and expiry take both roots and the tree along.
 mod endings;
 // Every call of a change fails, and the process stops around each.
