@@ -119,7 +119,7 @@ impl Vfs {
                 Ok(Attr { mtime, ctime: mtime.max(attr.ctime), ..attr })
             }
             Node::Managed(id, file) => {
-                let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| (draft.bytes.len(), draft.changed));
+                let draft = self.draft(*id, *file).map(|draft| (draft.bytes.len(), draft.changed));
                 let path = self.path(node)?;
                 let Some((size, changed)) = draft else { return self.attr_at(&path) };
                 let behind = self.attr_at(&path).or_else(|error| match error.is_absent() {

@@ -102,7 +102,7 @@ impl Vfs {
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
                 let _: Outcome = self.save(caller, guard, *id, *file, bytes)?;
                 self.show_file(target)?;
-                if let Some(draft) = self.drafts.lock().get(&(*id, *file)).cloned() {
+                if let Some(draft) = self.draft(*id, *file) {
                     self.keep_draft(*id, *file, draft, true)?;
                 }
                 if !source_is_stored {
@@ -203,7 +203,7 @@ impl Vfs {
     /// A file's bytes as they are seen here.
     fn read_whole(&self, node: &Node) -> Result<Vec<u8>> {
         if let Node::Managed(id, file) = node {
-            let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| draft.bytes.clone());
+            let draft = self.draft(*id, *file).map(|draft| draft.bytes);
             if let Some(bytes) = draft {
                 return Ok(bytes.to_vec());
             }
