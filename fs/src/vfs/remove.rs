@@ -55,6 +55,7 @@ impl Vfs {
         if self.attr_of(&node).map_err(absent)?.kind != Kind::Dir {
             return Err(FsError::NotDir);
         }
+        let _aware = self.aware(&dir, name);
         let number = self.number(&node);
         // `.` and `..` are always there.
         if self.list(number, 0)?.len() > 2 {

@@ -44,7 +44,13 @@ impl Vfs {
             return match (how, &new_dir) {
                 (Rename::Exchange, _) => Err(FsError::Invalid("only files change places".to_owned())),
                 (_, Node::Children(at)) => {
+                    let aware = (self.aware(&old_dir, from.1), self.aware(&new_dir, to.1));
                     self.move_conversation(caller, id, *at, to.1)?;
+                    drop(aware);
+                    if self.catalog.read().place(id).is_none_or(|place| place != (*at, to.1)) {
+                        // The kernel believes in the name that it was told to rename to.
+                        self.tell(vec![Stale::Name(new_dir.clone(), to.1.to_owned())]);
+                    }
                     self.touch(&old_dir);
                     self.touch(&new_dir);
                     Ok(())
@@ -281,8 +287,6 @@ impl Vfs {
         }
         drop(catalog);
         self.keep_former();
-        // The kernel believes in the name that it was told to rename to.
-        self.tell(vec![Stale::Name(Node::Children(at), name.to_owned())]);
         Ok(())
     }
 
