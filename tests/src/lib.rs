@@ -5,6 +5,7 @@
 //! could not notice the store writing it wrongly.
 
 mod bulk;
+pub mod driver;
 mod env;
 mod fault_disk;
 mod fixture;
