@@ -229,7 +229,7 @@ mod tests {
             self.0.lock().unwrap().push(request);
             match request {
                 Request::Status => {
-                    let status = Status { staleness: "watching".into(), shown: 3, arrivals: Vec::new() };
+                    let status = Status { staleness: "watching".into(), shown: 3, ..Status::default() };
                     Answer { status: Some(status), ..Answer::done() }
                 }
                 Request::Refresh => Answer::done(),
@@ -252,7 +252,10 @@ mod tests {
     fn one_line_each_way() {
         let served = Told::default();
         let check = |line: &str, expected: &str| assert_eq!(exchange(&served, line), format!("{expected}\n"), "{line}");
-        check("{\"do\":\"status\"}\n", r#"{"ok":true,"status":{"staleness":"watching","shown":3,"arrivals":[]}}"#);
+        check(
+            "{\"do\":\"status\"}\n",
+            r#"{"ok":true,"status":{"staleness":"watching","shown":3,"arrivals":[],"refused":[]}}"#,
+        );
         check("{\"do\":\"refresh\"}\n", r#"{"ok":true}"#);
         check("{\"do\":\"unmount\",\"lazy\":true,\"export\":false}\n", r#"{"ok":true}"#);
         check("{\"do\":\"unmount\"}\n{\"do\":\"status\"}\n", r#"{"ok":false,"busy":true}"#);

@@ -24,9 +24,9 @@ pub(crate) use self::launch::{detached, launch};
 use self::notify::notify;
 use crate::control::{self, Answer, Request, Served};
 use crate::ctx::Ctx;
-use crate::error::{Error, Exit, Kind, Result};
+use crate::error::{Error, Exit, Result};
 use crate::mounts::{Known, Record, StateDir};
-use crate::process;
+use crate::{mountinfo, process};
 
 /// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
 /// time as long until we end.
@@ -84,10 +84,17 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     }
     notify(ctx.env, "READY=1");
     watch_session(session.clone(), send);
-    wait(&session, &events);
+    let ended = wait(&session, &events);
     notify(ctx.env, "STOPPING=1");
+    // A Ctrl-C has had its effect.
+    ctx.signals.forget();
+    let result = if ended { end(ctx, &behind) } else { abandon(session) };
+    state.forget();
+    if let Err(error) = &result {
+        tracing::error!("{}", error.whole());
+    }
     tracing::info!("unmounted {}", job.point.display());
-    end(ctx, job, &state, &behind)
+    result.map(|()| Exit::DONE)
 }
 
 /// The first thing about a mount that others see.
@@ -108,26 +115,31 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
     Ok(record)
 }
 
-/// Everything is on disk, and the last thing others see of it is that it is gone.
-fn end(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Behind) -> Result<Exit> {
+/// Everything is on disk.
+fn end(ctx: &Ctx<'_>, behind: &Behind) -> Result<()> {
     let finished = behind.session.finish().map_err(Error::from);
-    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, job) } else { Ok(()) };
-    state.forget();
-    for error in [finished.as_ref().err(), followed.as_ref().err()].into_iter().flatten() {
-        tracing::error!("{error}: {}", error.causes.join(": "));
+    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, &behind.session) } else { Ok(()) };
+    finished.and(followed)
+}
+
+/// Ends although somebody is still in the mount. What is left to do waits for them, and we do not: drafts are on disk a
+/// moment after every save, and the real files follow with the next mount or write.
+fn abandon(session: Arc<Session>) -> Result<()> {
+    tracing::warn!("somebody is still in the mount; it ends all the same");
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(session.finish()));
+    match receive.recv_timeout(Duration::from_secs(1)) {
+        Ok(finished) => finished.map_err(Error::from),
+        Err(_) => Ok(()),
     }
-    // A Ctrl-C has had its effect, which is that all ended well.
-    ctx.signals.forget();
-    finished.and(followed).map(|()| Exit::DONE)
 }
 
-/// The real files follow what was changed while they were covered.
-fn follow(_ctx: &Ctx<'_>, _job: &Job) -> Result<()> {
-    real_files_follow_with_the_next_write()
-}
-
-/// A stub: `Writer::uncover` takes its place.
-fn real_files_follow_with_the_next_write() -> Result<()> {
+/// The real files follow what was changed while they were covered. What cannot is named, and follows with a later write.
+fn follow(ctx: &Ctx<'_>, session: &Session) -> Result<()> {
+    let patience = ctx.patience()?;
+    for left in session.follow(&patience.wait())? {
+        tracing::warn!("a real file does not follow: {left}");
+    }
     Ok(())
 }
 
@@ -178,11 +190,14 @@ fn turn(state: &StateDir) -> Result<Turn> {
             Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path, &error)),
             Err(TryLockError::WouldBlock) => {}
         }
-        match state.known().filter(|known| known.alive() && known.status().is_some()) {
+        // One that is detached lives on while somebody is in it, but shows nothing any more.
+        let mounted = |known: &Known| mountinfo::is_ours_mounted(&known.record.point);
+        match state.known().filter(|known| known.alive() && mounted(known) && known.status().is_some()) {
             Some(known) => return Ok(Turn::Theirs(known)),
             None if Instant::now() > until => {
-                return Err(Error::new(Kind::Locked, "another `jp mount` of this worktree is on its way")
-                    .hint(format!("see {} for what it does", state.log().display())));
+                return Err(Error::no("the process behind this worktree's last mount has not ended")
+                    .hint("somebody may still be in it; `jp status` names the process")
+                    .hint(format!("its log is {}", state.log().display())));
             }
             None => std::thread::sleep(RETRY),
         }
@@ -218,11 +233,11 @@ fn watch_session(session: Arc<Session>, send: Sender<Event>) {
     });
 }
 
-/// Waits for the mount to end, and ends it when told to.
-fn wait(session: &Session, events: &Receiver<Event>) {
+/// Waits for the mount to end, and ends it when told to. Says whether it did end.
+fn wait(session: &Session, events: &Receiver<Event>) -> bool {
     match events.recv() {
         Ok(Event::Stop) => {}
-        Ok(Event::Ended) | Err(_) => return,
+        Ok(Event::Ended) | Err(_) => return true,
     }
     tracing::info!("told to end");
     let begun = Instant::now();
@@ -236,11 +251,11 @@ fn wait(session: &Session, events: &Receiver<Event>) {
             }
         }
         match events.recv_timeout(RETRY) {
-            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(Event::Stop) | Err(RecvTimeoutError::Timeout) => {}
         }
     }
-    tracing::warn!("somebody is still in the mount; it ends all the same");
+    false
 }
 
 /// Why a system does not mount, where we can guess.

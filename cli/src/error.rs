@@ -104,6 +104,12 @@ impl Error {
         self
     }
 
+    /// The message and the causes in one line, for a log.
+    pub(crate) fn whole(&self) -> String {
+        let parts: Vec<&str> = std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect();
+        parts.join(": ")
+    }
+
     /// Adds the causes, nearest first.
     pub(crate) fn because(mut self, cause: &dyn std::error::Error) -> Self {
         let chain = std::iter::successors(Some(cause), |cause| cause.source());

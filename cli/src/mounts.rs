@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::Status;
-use jp_store::layout::Layout;
+use jp_store::layout::{CONVERSATIONS, Layout};
 use nix::mount::{MntFlags, umount2};
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +159,18 @@ fn below(vfs: &Path) -> Vec<Known> {
     found
 }
 
+/// The mounts of a store whose processes are gone, and what was known of them.
+pub(crate) fn stale(layout: &Layout) -> Vec<(PathBuf, Option<Known>)> {
+    let (live, dead): (Vec<_>, Vec<_>) = of_store(layout).into_iter().partition(Known::alive);
+    let default = mountinfo::place(&layout.storage.join(CONVERSATIONS));
+    let noted = live.iter().chain(&dead).any(|known| known.record.point == default);
+    let mut found: Vec<_> = dead.into_iter().map(|known| (known.record.point.clone(), Some(known))).collect();
+    if !noted && matches!(standing(&default, None), Standing::Dead) {
+        found.push((default, None));
+    }
+    found
+}
+
 /// What is at a point, given what is known of a mount there.
 pub(crate) fn standing(point: &Path, known: Option<&Known>) -> Standing {
     let mounts = mountinfo::read();
@@ -227,12 +239,9 @@ pub(crate) fn detach(point: &Path, lazy: bool) -> Result<()> {
 
 /// Clears away a dead mount and what its daemon left behind.
 pub(crate) fn clear(point: &Path, known: Option<&Known>) -> Result<()> {
-    // Dead ones can lie over each other.
-    while mountinfo::is_ours_mounted(point) {
+    // Dead ones can lie over each other, and a live one of another store over them.
+    while matches!(standing(point, known), Standing::Dead) {
         detach(point, true)?;
-        if !matches!(standing(point, known), Standing::Dead) {
-            break;
-        }
     }
     if let Some(known) = known {
         known.state.forget();

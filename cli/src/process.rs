@@ -20,11 +20,13 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Who is in a directory: working in it, running from it, or with a file of it open or mapped.
+/// Who is in a directory: working in it, running from it, or with a file of it open or mapped. We are not: what we have
+/// open is the shell's that we come from.
 pub(crate) fn occupants(point: &Path) -> Vec<Occupant> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut found: Vec<Occupant> = pids.filter_map(|pid| occupant(pid, point)).collect();
+    let others = pids.filter(|&pid| pid != std::process::id());
+    let mut found: Vec<Occupant> = others.filter_map(|pid| occupant(pid, point)).collect();
     found.sort_by_key(|occupant| occupant.pid);
     found
 }
@@ -122,11 +124,10 @@ mod tests {
     fn an_open_file_has_an_occupant() {
         let dir = tempfile::tempdir().unwrap();
         let point = dir.path().canonicalize().unwrap();
-        let here = |found: &[Occupant]| found.iter().any(|one| one.pid == std::process::id());
-        assert!(!here(&occupants(&point)));
-        let file = fs::File::create(point.join("file")).unwrap();
-        let found = occupants(&point);
-        assert!(here(&found) && found[0].path.ends_with("/file"), "{found:?}");
-        drop(file);
+        let me = std::process::id();
+        assert_eq!(occupant(me, &point), None);
+        let _file = fs::File::create(point.join("file")).unwrap();
+        assert!(occupant(me, &point).is_some_and(|found| found.path.ends_with("/file")));
+        assert_eq!(occupants(&point), []);
     }
 }

@@ -21,6 +21,8 @@ pub struct Stat {
     pub mtime: i64,
     /// Last reading, in nanoseconds since the epoch.
     pub atime: i64,
+    /// Last change of anything, in nanoseconds since the epoch.
+    pub ctime: i64,
     /// Permission bits.
     pub mode: u32,
     /// Whose it is.
@@ -134,6 +136,7 @@ impl Backing for RealBacking {
             size: meta.len(),
             mtime: nanos(meta.mtime(), meta.mtime_nsec()),
             atime: nanos(meta.atime(), meta.atime_nsec()),
+            ctime: nanos(meta.ctime(), meta.ctime_nsec()),
             mode: meta.mode() & 0o7777,
             uid: meta.uid(),
             gid: meta.gid(),

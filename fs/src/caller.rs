@@ -1,6 +1,9 @@
 //! Who asks, as far as the system tells.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// A thread that made a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +20,23 @@ impl Caller {
         line.and_then(|number| number.trim().parse().ok()).unwrap_or(self.pid)
     }
 
-    /// Whether it asks for a name in order to take it, and would take another name of the same thing for an obstacle.
-    pub fn claims_names(self) -> bool {
-        let name = fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
-        matches!(name.trim_end(), "git" | "mv")
+    /// Whether it asks for this name in order to take it, and would take another name of the same thing for an obstacle:
+    /// `git` does with every name, `mv` with the last one it was given.
+    pub fn claims(self, name: &OsStr) -> bool {
+        match fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default().trim_end() {
+            "git" => true,
+            "mv" => {
+                let words = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+                let last = words.split(|byte| *byte == 0).rfind(|word| !word.is_empty()).unwrap_or_default();
+                Path::new(OsStr::from_bytes(last)).file_name() == Some(name)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it is a program that lays out trees from what it remembers of them.
+    pub fn is_git(self) -> bool {
+        fs::read_to_string(format!("/proc/{}/comm", self.pid)).is_ok_and(|name| name.trim_end() == "git")
     }
 }
 
@@ -42,6 +58,6 @@ mod tests {
         // The test runs in a thread of its own.
         let thread = nix::unistd::gettid().as_raw().unsigned_abs();
         assert_eq!(Caller { pid: thread }.process(), me);
-        assert!(!Caller { pid: me }.claims_names());
+        assert!(!Caller { pid: me }.claims(OsStr::new("x")) && !Caller { pid: me }.is_git());
     }
 }

@@ -83,7 +83,18 @@ impl FsError {
 
     /// Whether it is the system or the store that failed, rather than the request.
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Store(_)) && !matches!(self.errno(), libc::ENOENT | libc::EBUSY | libc::EINVAL)
+        let asked_for = [
+            libc::ENOENT,
+            libc::EBUSY,
+            libc::EINVAL,
+            libc::ENAMETOOLONG,
+            libc::ENOTDIR,
+            libc::EISDIR,
+            libc::EEXIST,
+            libc::ENOTEMPTY,
+            libc::EXDEV,
+        ];
+        matches!(self, Self::Store(_)) && !asked_for.contains(&self.errno())
     }
 
     /// Whether the name or the file is not there.

@@ -70,7 +70,13 @@ impl Inodes {
             return None;
         }
         self.lookups.remove(&number);
-        let node = self.bound.remove(&number)?;
+        let node = self.bound.get(&number)?.clone();
+        // A file that has taken its number along keeps it for as long as the mount lives, though the kernel may have
+        // dropped it for a moment. The rest is found again by its name.
+        if matches!(node, Node::Own(..) | Node::Under(_) | Node::Managed(..)) && node.wish() != number {
+            return None;
+        }
+        self.bound.remove(&number);
         if self.by_node.get(&node) == Some(&number) {
             self.by_node.remove(&node);
         }
@@ -178,9 +184,14 @@ mod tests {
         assert_eq!(inodes.number(&managed()), new);
         // The same temporary name again: another file, another number.
         assert_ne!(known(&mut inodes, &own("x.tmp")), new);
-        // Once the old one is forgotten and the new one too, the number follows from the id again.
+        // The file keeps its number though the kernel forgets it for a while.
         assert_eq!(inodes.forget(old, 1), Some(Node::Orphan(old)));
         assert_eq!(inodes.forget(new, 1), None);
+        assert_eq!(inodes.number(&managed()), new);
+        // Replaced again, by a file that nobody knows any more: the number follows from the id again.
+        let third = known(&mut inodes, &own("y.tmp"));
+        inodes.forget(third, 1);
+        assert_eq!(inodes.renamed(&own("y.tmp"), &managed()), None);
         assert_eq!(inodes.number(&managed()), old);
     }
 

@@ -106,12 +106,12 @@ pub struct Session {
 /// What the mount stands on.
 #[derive(Debug)]
 struct Ground {
-    around: Surroundings,
-    start: PathBuf,
     /// The real directory beneath the mount, held from before it was covered.
     _under: OwnedFd,
     /// How its files are reached without going through the mount.
     reached: PathBuf,
+    /// The store as it is with the real files in reach, where the mount covers them.
+    real: Option<Writer>,
 }
 
 /// Something that becomes true once.
@@ -146,23 +146,27 @@ impl Session {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let under = open_dir(point).map_err(io("open"))?;
         let reached = PathBuf::from(format!("/proc/self/fd/{}", under.as_raw_fd()));
-        let ground = Ground { around, start: start.to_owned(), _under: under, reached };
-        let plain = ground.store(false)?;
+        let plain = Store::open_with_work(around.clone(), start, reached.clone(), false)?;
         if plain.layout().is_single_root() {
             return Err(Error::Refused("there is no user-local storage, so there is nothing to mount".to_owned()));
         }
         let home = plain.layout().storage.join(jp_store::layout::CONVERSATIONS);
         let covers = home == point || home.canonicalize().is_ok_and(|home| home == point);
-        let (writer, refused) = if covers {
-            let (writer, _) = plain.writer()?;
-            let covered = writer.import_all()?;
-            (ground.store(true)?.writer()?.0, covered.refused)
-        } else {
-            let (writer, migrated) = Store::open(ground.around.clone(), start)?.writer()?;
-            let imported = writer.import_all()?;
-            (writer, migrated.refused.into_iter().chain(imported.refused).collect())
-        };
-        Self::serve(writer, ground, point, options, refused)
+        if !covers {
+            let (writer, migrated) = Store::open(around, start)?.writer()?;
+            let refused = migrated.refused.into_iter().chain(writer.import_all()?.refused).collect();
+            return Self::serve(writer, Ground { _under: under, reached, real: None }, point, options, refused);
+        }
+        let (real, _) = plain.writer()?;
+        let refused = real.cover()?.refused;
+        let (writer, _) = real.store().covered().writer()?;
+        let ground = Ground { _under: under, reached, real: Some(real.clone()) };
+        Self::serve(writer, ground, point, options, refused).inspect_err(|_| {
+            // Nothing covers the real files after all.
+            if let Err(error) = real.uncover(&Wait::none()) {
+                tracing::warn!(%error, "the real files could not follow");
+            }
+        })
     }
 
     fn serve(
@@ -265,20 +269,10 @@ impl Session {
 
     /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].
     pub fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error> {
-        if !self.vfs.writer().store().layout().covered {
-            return Ok(Vec::new());
+        match &self.ground.real {
+            Some(real) => Ok(real.uncover(wait)?.kept),
+            None => Ok(Vec::new()),
         }
-        let store = self.ground.store(false)?;
-        let (writer, _) = store.writer()?;
-        let _ = wait;
-        let _ = writer;
-        Ok(Vec::new())
-    }
-}
-
-impl Ground {
-    fn store(&self, covered: bool) -> Result<Store, Error> {
-        Ok(Store::open_with_work(self.around.clone(), &self.start, self.reached.clone(), covered)?)
     }
 }
 

@@ -192,7 +192,8 @@ impl Vfs {
         Ok(())
     }
 
-    fn now(&self) -> i64 {
+    /// The time, in nanoseconds since the epoch.
+    pub fn now(&self) -> i64 {
         nanos(&self.writer)
     }
 

@@ -24,14 +24,35 @@ pub struct Snapshot {
     conversations: BTreeMap<ConversationId, Conversation>,
     /// By partition; grown when first asked for.
     trees: OnceLock<[Tree; 2]>,
-    /// Whether the workspace's real files were left out of it, because something is mounted over them.
-    covered: bool,
+    sight: Sight,
     problems: Vec<Problem>,
     /// What this worktree remembers.
     pub ledger: Ledger,
     /// The mirrored links.
     pub mirror: Mirror,
     duplicates: BTreeMap<ConversationId, Vec<(Root, Place)>>,
+}
+
+/// How much of the workspace's real files a snapshot sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// All that count. Where a mount has left them behind, those of what is not meant to be here do not.
+    #[default]
+    Usual,
+    /// None: something is mounted over them.
+    Covered,
+    /// All, with what the ledger says of each: they are about to follow it.
+    Beneath,
+}
+
+impl Sight {
+    fn hides(self, ledger: &Ledger, id: ConversationId) -> bool {
+        match self {
+            Self::Usual => ledger.covered && ledger.get(id).is_some_and(|entry| entry.intent == Projection::LocalOnly),
+            Self::Covered => true,
+            Self::Beneath => false,
+        }
+    }
 }
 
 impl Snapshot {
@@ -91,7 +112,7 @@ impl Snapshot {
     /// an absence.
     pub fn check_readable(&self, id: ConversationId) -> Result<()> {
         let Some(found) = self.get(id) else { return Ok(()) };
-        if !self.problems.iter().any(|problem| matches!(problem.what, What::Unreadable { .. })) {
+        if self.is_all_readable() {
             // The usual case, and the tree need not be grown for it.
             return Ok(());
         }
@@ -106,6 +127,11 @@ impl Snapshot {
         }
     }
 
+    /// Whether nothing refused to be looked at, so that what was not seen is not there.
+    pub(crate) fn is_all_readable(&self) -> bool {
+        !self.problems.iter().any(|problem| matches!(problem.what, What::Unreadable { .. }))
+    }
+
     /// Whether a conversation and all its ancestors are meant to be in this worktree.
     pub fn is_visible(&self, id: ConversationId) -> bool {
         let Some(conversation) = self.get(id) else { return false };
@@ -116,13 +142,22 @@ impl Snapshot {
 
     /// Whether this worktree has a conversation to show: as real files, or through the mount that covers them.
     pub fn is_shown(&self, id: ConversationId) -> bool {
-        if self.covered { self.is_visible(id) } else { self.get(id).is_some_and(|found| found.work.is_some()) }
+        if self.sight == Sight::Covered {
+            self.is_visible(id)
+        } else {
+            self.get(id).is_some_and(|found| found.work.is_some())
+        }
     }
 
-    /// What both copies of a conversation are measured against. None while the real files are covered: the copy nobody
-    /// looks at is not one that was removed.
+    /// What both copies of a conversation are measured against. None where the real one is out of sight: a copy that
+    /// nobody looks at is not one that was removed.
     pub(crate) fn base(&self, id: ConversationId) -> Option<&Base> {
-        if self.covered { None } else { self.ledger.get(id)?.base.as_ref() }
+        if self.is_out_of_sight(id) { None } else { self.ledger.get(id)?.base.as_ref() }
+    }
+
+    /// Whether real files of a conversation may be there that this snapshot does not see.
+    pub(crate) fn is_out_of_sight(&self, id: ConversationId) -> bool {
+        self.sight.hides(&self.ledger, id)
     }
 
     /// Where a visible conversation is shown in the project, nested by the tree of its partition.

@@ -22,7 +22,7 @@ use crate::problem::{Problem, What};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Sight, Snapshot};
 use crate::time::Timestamp;
 use crate::workspace::{Workspace, WorkspaceId};
 
@@ -99,6 +99,11 @@ impl Store {
         Ok(Self { around, workspace, layout })
     }
 
+    /// The same store for whoever works beneath a mount over the workspace's conversations.
+    pub fn covered(&self) -> Self {
+        Self { layout: self.layout.clone().cover(), ..self.clone() }
+    }
+
     /// The workspace.
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
@@ -121,8 +126,12 @@ impl Store {
 
     /// All conversations as they are now.
     pub fn snapshot(&self) -> Result<Snapshot> {
+        self.snapshot_with(if self.layout.covered { Sight::Covered } else { Sight::Usual })
+    }
+
+    pub(crate) fn snapshot_with(&self, sight: Sight) -> Result<Snapshot> {
         let (mirror, problems) = self.look_at_mirror()?;
-        let mut snapshot = Snapshot::take(self.disk(), &self.layout, self.read_ledger()?, mirror)?;
+        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, self.read_ledger()?, mirror, sight)?;
         snapshot.note(problems);
         Ok(snapshot)
     }

@@ -6,6 +6,7 @@
 
 mod adopt;
 mod archive;
+mod cover;
 mod create;
 mod doctor;
 mod gc;
@@ -13,6 +14,7 @@ mod keep;
 mod migrate;
 mod note;
 mod operation;
+mod own;
 mod project;
 mod remove;
 mod settle;
@@ -20,10 +22,12 @@ mod settle;
 mod tests;
 mod tidy;
 mod toggle;
+mod uncover;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use cover::Covered;
 pub use create::Seed;
 pub use doctor::{Fixed, problems};
 pub use gc::{Aside, Collected, expired};
@@ -31,6 +35,7 @@ pub use migrate::Migrated;
 pub use remove::Strategy;
 pub use tidy::Tidied;
 pub use toggle::Toggled;
+pub use uncover::Uncovered;
 
 use crate::disk::{Kind, Stat};
 use crate::error::{Context as _, Error, Result};
@@ -57,13 +62,18 @@ pub struct Writer {
 pub type Guards = BTreeMap<ConversationId, Guard>;
 
 impl Store {
-    /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link.
+    /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link, and
+    /// lets real files follow that a mount has left behind.
     pub fn writer(&self) -> Result<(Writer, Migrated)> {
         let mut writer = Writer { store: self.clone(), caller: None };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
         if migrated.silos > 0 {
             migrated.absorb(writer.import_all()?);
+        }
+        if writer.store.layout.work.is_some() && self.read_ledger()?.covered {
+            // One that is held stays behind until the next time.
+            writer.uncover(&Wait::none())?;
         }
         Ok((writer, migrated))
     }

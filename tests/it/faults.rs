@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jp_store::disk::{Disk, RealDisk};
+use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::lock::Wait;
 use jp_store::meta::Meta;
@@ -25,6 +26,7 @@ const A: u64 = 17_528_832_001;
 const B: u64 = 17_528_842_001;
 const C: u64 = 17_528_852_001;
 const D: u64 = 17_528_862_001;
+const ARRIVED: u64 = 17_528_802_001;
 
 fn id(n: u64) -> ConversationId {
     ConversationId::new(n).unwrap()
@@ -402,6 +404,55 @@ fn removed() {
         name: "rm --cascade",
         prepare: family,
         change: |store| store.writer()?.0.remove(id(B), Strategy::Cascade, &Wait::none()).map(drop),
+    });
+}
+
+#[test]
+fn a_mount_comes_and_goes() {
+    sweep(&Story {
+        name: "cover, change, uncover",
+        prepare: |workspace| {
+            Sample::new(A).title("Anna").mtime(BEFORE).write(workspace, Place::Both);
+            Sample::new(B)
+                .title("Berta")
+                .parent(A)
+                .mtime(BEFORE)
+                .file("notes.md", "keep me\n")
+                .write(workspace, Place::Both);
+            let (writer, _) = real(workspace).writer().unwrap();
+            for n in [A, B] {
+                writer.sync(&writer.lock(id(n), &Wait::none()).unwrap()).unwrap();
+            }
+            fs::write(work_dir(workspace, A).join("events.json"), "[]\n").unwrap();
+        },
+        change: |store| {
+            let (real, _) = store.writer()?;
+            real.cover()?;
+            let (writer, _) = store.covered().writer()?;
+            // B lies in a directory that has to go, and has to be moved out of it first.
+            writer.reparent(&writer.lock(id(B), &Wait::none())?, None)?;
+            writer.note(&[Change::HideFile(id(B), "notes.md".to_owned()), Change::Hide(id(A))])?;
+            real.uncover(&Wait::none()).map(drop)
+        },
+    });
+}
+
+#[test]
+fn a_directory_is_taken_in() {
+    sweep(&Story {
+        name: "adopt",
+        prepare: |workspace| {
+            family(workspace);
+            let from = real(workspace).layout().worktree_state().join("arrival");
+            fs::create_dir(&from).unwrap();
+            for (name, bytes) in Sample::new(ARRIVED).title("Arrived").parent(D).file("own.md", "mine\n").contents() {
+                fs::write(from.join(name), bytes).unwrap();
+            }
+        },
+        change: |store| {
+            let from = store.layout().worktree_state().join("arrival");
+            with_guard(store, ARRIVED, |writer, guard| writer.adopt(guard, &from, Some(id(B))))
+        },
     });
 }
 

@@ -2,6 +2,8 @@
 
 // What no program should have written, and what a system refuses.
 mod bad_input;
+// Real files beneath a mount: left alone while it is there, made to follow when it ends.
+mod covered;
 // Archives, removals and expiry take both roots and the tree along.
 mod endings;
 // Every call of a change fails, and the process stops around each.
@@ -18,6 +20,8 @@ mod managed_files;
 mod migrate;
 // Random operations against a model.
 mod model;
+// The tree as a filesystem, with the programs people use on it.
+mod mount;
 // Many processes on one store.
 mod parallel;
 // What both roots have after each kind of change.

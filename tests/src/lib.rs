@@ -1,5 +1,5 @@
 //! The bench that tests of the whole stand on: a sealed environment for the `jp` command, conversations as they lie on
-//! disk, a disk that fails on request, and snapshots of directory trees.
+//! disk, a disk that fails on request, a live mount, and snapshots of directory trees.
 //!
 //! Formats are spelled out here a second time on purpose. A harness that asked the store how to write a conversation
 //! could not notice the store writing it wrongly.
@@ -9,6 +9,7 @@ pub mod driver;
 mod env;
 mod fault_disk;
 mod fixture;
+mod mounted;
 mod procs;
 mod sample;
 mod shot;
@@ -18,7 +19,8 @@ pub use bulk::{Bulk, Layout, Random};
 pub use env::{Call, TestEnv, Workspace, jp_binary};
 pub use fault_disk::FaultDisk;
 pub use fixture::{copy_tree, fixture_store, repository, skip};
+pub use mounted::{Contents, LIMIT, Mounted, User, have, ids, is_alive, setting};
 pub use procs::{Output, Running};
 pub use sample::{Place, Sample, dirname, mtime, native_time, pretty, set_mtime};
 pub use shot::Shot;
-pub use wait::wait_for;
+pub use wait::{until, wait_for};

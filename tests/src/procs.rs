@@ -155,11 +155,11 @@ fn finish(mut child: Child, command: String, stdin: &[u8]) -> Output {
     }
 }
 
-fn code_of(status: ExitStatus) -> i32 {
+pub(crate) fn code_of(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 
-fn show(command: &Command) -> String {
+pub(crate) fn show(command: &Command) -> String {
     let mut shown = String::new();
     if let Some(dir) = command.get_current_dir() {
         let _ = write!(shown, "cd {} && ", dir.display());

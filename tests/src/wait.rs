@@ -5,15 +5,23 @@ use std::time::{Duration, Instant};
 
 /// Looks at `cond` until it holds, and panics naming `what` when it does not within `limit`.
 #[track_caller]
-pub fn wait_for(what: &str, limit: Duration, mut cond: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, limit: Duration, cond: impl FnMut() -> bool) {
+    assert!(until(limit, cond), "waited {limit:?} in vain for {what}");
+}
+
+/// Looks at `cond` until it holds, and tells whether it did within `limit`.
+pub fn until(limit: Duration, mut cond: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
     while !cond() {
-        assert!(start.elapsed() < limit, "waited {limit:?} in vain for {what}");
+        if start.elapsed() >= limit {
+            return false;
+        }
         thread::sleep(pause);
         // Quick answers are seen quickly; slow ones do not keep a core busy.
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+    true
 }
 
 #[cfg(test)]

@@ -9,7 +9,11 @@ use super::status::Trouble;
 use crate::change::{change, count, whole};
 use crate::ctx::{Ctx, View};
 use crate::error::{Exit, Kind, Result};
+use crate::mounts;
 use crate::ui::clean;
+
+/// What is wrong with a mount that its process has left behind.
+const DEAD: &str = "the process behind this mount is gone";
 
 /// Say what is wrong, and mend it.
 ///
@@ -50,8 +54,16 @@ struct Report {
 }
 
 pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
-    let view = ctx.view()?;
     let mut fixed = Vec::new();
+    if args.fix {
+        // First of all: what lies beneath a dead mount cannot be looked at.
+        for (point, known) in mounts::stale(ctx.store()?.layout()) {
+            mounts::clear(&point, known.as_ref())?;
+            let path = point.display().to_string();
+            fixed.push(Mended { path, what: DEAD.to_owned(), how: "cleared away".to_owned() });
+        }
+    }
+    let view = ctx.view()?;
     let findings = if args.fix {
         let before = look(&view)?;
         change(ctx, &view.store, |change| {
@@ -121,6 +133,11 @@ fn look(view: &View) -> Result<Vec<Finding>> {
             "nobody holds this lock",
             "the next command that writes removes it",
         ));
+    }
+    for (point, _) in mounts::stale(view.store.layout()) {
+        let path = point.display().to_string();
+        let advice = "`jp mount` mounts it again; `jp unmount` or `jp doctor --fix` clears it away";
+        findings.push(oddity(None, path, "stale-mount", DEAD, advice));
     }
     let sessions = Sessions::of(view)?;
     for path in sessions.stale {

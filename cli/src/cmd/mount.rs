@@ -85,7 +85,8 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         return tell(ctx, &Ready::Already(record));
     }
     fs::create_dir_all(&point).map_err(|error| Error::io("make", &point, &error))?;
-    // What is about to be covered must be in the store.
+    // What is about to be covered must be in the store, which is looked at anew: a dead mount may have covered it.
+    let store = ctx.store()?;
     tell_migration(ctx.ui, &with_migration(ctx, &store, import_all)?);
     // Merging silos may have changed where the store is.
     let job = args.job(ctx.store()?, point);
@@ -156,7 +157,12 @@ fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path) -> Result<Option<Record>
     }
     let busy = |what: &str| Error::no(format!("{} is in use: {what}", point.display()));
     match (mounts::standing(point, known.as_ref()), known) {
-        (Standing::Free, _) => Ok(None),
+        (Standing::Free, known) => {
+            if known.is_some_and(|known| known.alive()) {
+                ctx.ui.note("Waiting for the process behind the last mount to end...");
+            }
+            Ok(None)
+        }
         (Standing::Live, Some(Known { record, .. })) if record.point == point => Ok(Some(record)),
         (Standing::Live, _) => {
             Err(busy("another project is mounted there").hint("choose another place, as in `jp mount DIR`"))

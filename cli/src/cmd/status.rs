@@ -1,5 +1,7 @@
 //! `jp status`: where things are, and how they are.
 
+mod mounts;
+
 use jp_store::conflict::Kept;
 use jp_store::layout::Partition;
 use jp_store::lock::{LockInfo, State};
@@ -8,8 +10,8 @@ use jp_store::problem::{Problem, What};
 use jp_store::time::rfc3339;
 use jp_store::writer::problems;
 use serde::Serialize;
-use serde_json::Value;
 
+use self::mounts::{Draft, Mount};
 use crate::change::count;
 use crate::ctx::{Ctx, View};
 use crate::error::{Exit, Kind, Result};
@@ -17,14 +19,16 @@ use crate::ui::clean;
 
 /// Tell where things are and how they are.
 ///
-/// The workspace, the store, this terminal, how many conversations there are, who holds which, what is kept of old
-/// conflicts, and what is wrong. Reads every conversation and changes nothing. The exit code is 4 when something cannot
+/// The workspace, the store, this terminal, how many conversations there are, what is mounted, what was saved through a
+/// mount and is not a whole document, who holds which conversation, what is kept of old conflicts, and what is wrong.
+/// Reads every conversation and changes nothing. The exit code is 4 when something cannot
 /// be read; `jp doctor` says what to do about it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   jp status
-  jp status --json | jq .problems")]
+  jp status --json | jq .problems
+  jp status --json | jq -r '.drafts[] | \"\\(.path):\\(.line):\\(.column): \\(.reason)\"'")]
 pub(crate) struct Args {}
 
 /// The whole report. The keys are stable.
@@ -34,8 +38,10 @@ struct Report {
     store: StoreReport,
     session: Option<Session>,
     counts: Counts,
-    mounts: Vec<Value>,
-    drafts: Vec<Value>,
+    mounts: Vec<Mount>,
+    /// How many other worktrees of the store are mounted.
+    mounts_elsewhere: usize,
+    drafts: Vec<Draft>,
     conflicts: Vec<Conflict>,
     locks: Vec<Lock>,
     problems: Vec<Trouble>,
@@ -131,6 +137,7 @@ impl Report {
             };
             *number += 1;
         }
+        let (mounts, mounts_elsewhere) = Mount::list(view);
         let name = |id: Option<jp_store::ConversationId>| id.map(|id| id.to_string());
         Ok(Self {
             workspace: Workspace { root: workspace.project.display().to_string(), id: workspace.id.to_string() },
@@ -146,8 +153,9 @@ impl Report {
                 previous: name(view.previous()),
             }),
             counts,
-            mounts: Vec::new(),
-            drafts: Vec::new(),
+            mounts,
+            mounts_elsewhere,
+            drafts: Draft::list(view)?,
             conflicts: view.store.conflicts()?.into_iter().map(Conflict::from).collect(),
             locks: view.store.locks().list()?.into_iter().map(Lock::from).collect(),
             problems: problems(&view.store, &view.snapshot).iter().map(Trouble::from).collect(),
@@ -186,6 +194,15 @@ impl Report {
                 parts => format!("{}: {}", count(total, "conversation"), parts.join(", ")),
             },
         )?;
+        for (head, text) in self.mounts.iter().flat_map(Mount::lines) {
+            say(head, &text)?;
+        }
+        if self.mounts_elsewhere > 0 {
+            say("mount", &format!("{} mounted as well", count(self.mounts_elsewhere, "other worktree")))?;
+        }
+        for draft in &self.drafts {
+            say("draft", &draft.line())?;
+        }
         for lock in &self.locks {
             let who = lock.pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
             let state = if lock.held { format!("held{who}") } else { "left behind".to_owned() };

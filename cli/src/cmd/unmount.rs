@@ -73,7 +73,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     for target in &targets {
         match end(ctx, target, &args) {
             Ok(how) => {
-                ctx.ui.note(&format!("{} is {how}.", clean(&target.point.to_string_lossy())));
+                ctx.ui.note(&format!("{} {}.", clean(&target.point.to_string_lossy()), sentence(how)));
                 done.push(Unmounted { point: target.point.display().to_string(), how });
             }
             Err(error) if targets.len() == 1 => return Err(error),
@@ -84,6 +84,14 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         ctx.ui.object(&done)?;
     }
     Ok(worst)
+}
+
+fn sentence(how: &str) -> &'static str {
+    match how {
+        "detached" => "is detached; it ends when the last one in it leaves",
+        "cleared" => "was dead and is cleared away",
+        _ => "is unmounted",
+    }
 }
 
 fn targets(ctx: &Ctx<'_>, args: &Args) -> Result<Vec<Target>> {
@@ -120,12 +128,12 @@ fn end(ctx: &Ctx<'_>, target: &Target, args: &Args) -> Result<&'static str> {
             }
             Err(Error::no(format!("nothing is mounted at {}", point.display())))
         }
-        (Standing::Foreign { kind }, None) => {
+        (Standing::Foreign { kind }, _) => {
             Err(Error::no(format!("what is mounted at {} is not ours ({kind})", point.display()))
                 .hint("`umount` ends it, if that is what you want"))
         }
         // Detached already, by us or by somebody else.
-        (Standing::Free | Standing::Foreign { .. }, Some(known)) => gone(ctx, known).map(|()| "unmounted"),
+        (Standing::Free, Some(known)) => gone(ctx, known).map(|()| "unmounted"),
         (Standing::Dead, _) => mounts::clear(point, known.as_ref()).map(|()| "cleared"),
         (Standing::Mute, alive) if args.lazy => {
             mounts::detach(point, true)?;
@@ -171,7 +179,8 @@ fn ask(ctx: &Ctx<'_>, known: &Known, args: &Args) -> Result<&'static str> {
             return Err(error.hint("end them, or use `jp unmount --lazy`"));
         }
         if told.as_ref() != Some(&occupants) {
-            ctx.ui.note(&format!("Waiting until {} is free: {}", clean(&point.to_string_lossy()), name(&occupants)));
+            let names = name(&occupants).replace('\n', "\n  ");
+            ctx.ui.note(&format!("Waiting until {} is free:\n  {names}", clean(&point.to_string_lossy())));
             told = Some(occupants);
         }
         std::thread::sleep(RETRY);

@@ -91,8 +91,9 @@ pub(crate) fn detached(ctx: &Ctx<'_>, job: impl FnOnce() -> Result<Job>) -> Resu
         })
     });
     if let Err(error) = &result {
-        tracing::error!("{error}: {}", error.causes.join(": "));
+        // What went wrong at the end has been said.
         if let Some(pipe) = pipe.take() {
+            tracing::error!("{}", error.whole());
             let Error { kind, message, causes, hints } = error;
             let (message, causes, hints) = (message.clone(), causes.clone(), hints.clone());
             let _ = tell(pipe, &Line { message, causes, hints, code: kind.exit().0, ..Line::default() });

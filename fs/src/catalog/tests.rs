@@ -1,3 +1,5 @@
+//! The catalog against the store's own tree: the same conversations, changed one at a time.
+
 use jp_store::tree::Tree;
 use proptest::prelude::*;
 
@@ -123,9 +125,12 @@ fn a_given_place_counts_until_it_is_taken_back() {
     assert_eq!(walk(&catalog), ["5-title"]);
 }
 
+/// The parent, whether it is archived, whether it is shown.
+type Placed = (Option<u64>, bool, bool);
+
 /// Applies changes one by one; after each the catalog shows what a tree grown anew shows, and every name that came or went
 /// is among the stale ones.
-fn check_changes(changes: &[(u64, Option<(Option<u64>, bool, bool)>)]) {
+fn check_changes(changes: &[(u64, Option<Placed>)]) {
     let mut catalog = Catalog::new(false);
     let mut items: HashMap<ConversationId, Item> = HashMap::new();
     for (n, change) in changes {

@@ -155,7 +155,11 @@ impl Filesystem for Host {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let set = SetAttr { size, mode, uid, gid, atime: atime.map(nanos_of), mtime: mtime.map(nanos_of) };
+        let nanos = |time| match time {
+            TimeOrNow::SpecificTime(time) => nanos_of(time),
+            TimeOrNow::Now => self.vfs.now(),
+        };
+        let set = SetAttr { size, mode, uid, gid, atime: atime.map(nanos), mtime: mtime.map(nanos) };
         match self.run("setattr", ino.0, |vfs| vfs.set_attr(caller(req), ino.0, set)) {
             Ok(attr) => reply.attr(&LONG, &told(&attr)),
             Err(errno) => reply.error(errno),
@@ -446,13 +450,11 @@ fn told(attr: &Attr) -> FileAttr {
         blocks: attr.size.div_ceil(512),
         atime: time(attr.atime),
         mtime,
-        // The last change of the content is the last change that is kept anywhere.
-        ctime: mtime,
+        ctime: time(attr.ctime),
         crtime: mtime,
         kind: kind(attr.kind),
         perm: (attr.mode & 0o7777) as u16,
-        // One for directories too: that is how filesystems say that they do not count them.
-        nlink: 1,
+        nlink: attr.links,
         uid: attr.uid,
         gid: attr.gid,
         rdev: 0,
@@ -463,7 +465,18 @@ fn told(attr: &Attr) -> FileAttr {
 
 /// A name that the kernel may take for absent until it is told otherwise.
 fn nothing() -> FileAttr {
-    told(&Attr { number: 0, kind: Kind::File, size: 0, mtime: 0, atime: 0, mode: 0, uid: 0, gid: 0 })
+    told(&Attr {
+        number: 0,
+        kind: Kind::File,
+        size: 0,
+        mtime: 0,
+        atime: 0,
+        ctime: 0,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        links: 0,
+    })
 }
 
 fn kind(kind: Kind) -> FileType {
@@ -480,11 +493,7 @@ fn time(nanos: i64) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-fn nanos_of(time: TimeOrNow) -> i64 {
-    let time = match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
-    };
+fn nanos_of(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),

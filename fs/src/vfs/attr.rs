@@ -24,12 +24,16 @@ pub struct Attr {
     pub mtime: i64,
     /// Last reading, in nanoseconds since the epoch.
     pub atime: i64,
+    /// Last change of anything, in nanoseconds since the epoch.
+    pub ctime: i64,
     /// Permission bits.
     pub mode: u32,
     /// Whose it is.
     pub uid: u32,
     /// Which group's it is.
     pub gid: u32,
+    /// How many names it has.
+    pub links: u32,
 }
 
 /// What is to be set.
@@ -112,10 +116,10 @@ impl Vfs {
                 let dir = self.item(*id)?.dir;
                 let attr = self.attr_at(&dir)?;
                 let mtime = self.touched.lock().get(node).map_or(attr.mtime, |&touched| touched.max(attr.mtime));
-                Ok(Attr { mtime, ..attr })
+                Ok(Attr { mtime, ctime: mtime.max(attr.ctime), ..attr })
             }
             Node::Managed(id, file) => {
-                let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| (draft.bytes.len(), draft.changed));
+                let draft = self.draft(*id, *file).map(|draft| (draft.bytes.len(), draft.changed));
                 let path = self.path(node)?;
                 let Some((size, changed)) = draft else { return self.attr_at(&path) };
                 let behind = self.attr_at(&path).or_else(|error| match error.is_absent() {
@@ -123,7 +127,13 @@ impl Vfs {
                     true => self.attr_of(&Node::Conversation(*id)).map(|dir| Attr { mode: dir.mode & 0o666, ..dir }),
                     false => Err(error),
                 })?;
-                Ok(Attr { kind: Kind::File, size: size as u64, mtime: changed, ..behind })
+                Ok(Attr {
+                    kind: Kind::File,
+                    size: size as u64,
+                    mtime: changed,
+                    ctime: changed.max(behind.ctime),
+                    ..behind
+                })
             }
             Node::Alias(at, name) => {
                 let target = self.read_alias(*at, name)?;
@@ -133,14 +143,18 @@ impl Vfs {
             Node::Own(..) | Node::Scratch(..) | Node::Under(_) | Node::Orphan(_) => {
                 let attr = self.attr_at(&self.path(node)?)?;
                 let touched = self.touched.lock().get(node).copied().filter(|_| attr.kind == Kind::Dir);
-                Ok(Attr { mtime: touched.map_or(attr.mtime, |touched| touched.max(attr.mtime)), ..attr })
+                let mtime = touched.map_or(attr.mtime, |touched| touched.max(attr.mtime));
+                let links = if matches!(node, Node::Orphan(_)) { 0 } else { attr.links };
+                Ok(Attr { mtime, ctime: mtime.max(attr.ctime), links, ..attr })
             }
         }
     }
 
     pub(super) fn attr_at(&self, path: &std::path::Path) -> Result<Attr> {
-        let Stat { kind, size, mtime, atime, mode, uid, gid, .. } = self.backing.stat(path).context("look at", path)?;
-        Ok(Attr { number: 0, kind, size, mtime, atime, mode, uid, gid })
+        let Stat { kind, size, mtime, atime, ctime, mode, uid, gid, .. } =
+            self.backing.stat(path).context("look at", path)?;
+        // One for directories too: that is how filesystems say that they do not count.
+        Ok(Attr { number: 0, kind, size, mtime, atime, ctime, mode, uid, gid, links: 1 })
     }
 
     /// A directory of conversations is like the store's.
@@ -153,7 +167,7 @@ impl Vfs {
         let attr = self.attr_at(&dir)?;
         // Nothing tells when it last changed before the mount began; that it may have is told by the beginning.
         let mtime = self.touched.lock().get(&node).copied().unwrap_or(self.began);
-        Ok(Attr { mtime, atime: mtime, size: 4096, ..attr })
+        Ok(Attr { mtime, atime: mtime, ctime: mtime, size: 4096, ..attr })
     }
 
     fn set_rest(&self, node: &Node, set: SetAttr) -> Result<()> {

@@ -74,7 +74,8 @@ impl Vfs {
         };
         let known = {
             let catalog = self.catalog.read();
-            if catalog.is_visible(id) {
+            // What git remembers under another name or elsewhere it moves there, file by file.
+            if catalog.is_visible(id) && !caller.is_git() {
                 return Err(FsError::Exists);
             }
             catalog.get(id).cloned()

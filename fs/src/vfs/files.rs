@@ -19,7 +19,7 @@ impl Vfs {
     pub fn read(&self, number: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
         let node = self.node(number)?;
         if let Node::Managed(id, file) = &node {
-            let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| draft.bytes.clone());
+            let draft = self.draft(*id, *file).map(|draft| draft.bytes);
             if let Some(bytes) = draft {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 let end = start.saturating_add(size as usize).min(bytes.len());

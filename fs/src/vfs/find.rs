@@ -89,6 +89,7 @@ impl Vfs {
     }
 
     fn find_child(&self, caller: Caller, at: Dir, name: &OsStr) -> (Option<Node>, bool) {
+        self.end_fresh();
         if is_scratch(name) {
             return (Some(Node::Scratch(Home::Children(at), name.into())), true);
         }
@@ -96,7 +97,7 @@ impl Vfs {
         match meaning {
             Meaning::Child(id) => (Some(Node::Conversation(id)), true),
             // Links for other names are never remembered: the name may be wanted for the thing itself in a moment.
-            Meaning::Alias(_) if caller.claims_names() => (None, false),
+            Meaning::Alias(_) if caller.claims(name) => (None, false),
             Meaning::Alias(_) => (Some(Node::Alias(at, name.to_owned())), false),
             Meaning::Free(_) => (None, false),
             Meaning::Archive => (Some(Node::Children(Dir::Archive)), true),
@@ -165,6 +166,9 @@ impl Vfs {
     pub fn end_fresh(&self) {
         let done: Vec<_> = {
             let mut fresh = self.fresh.lock();
+            if fresh.is_empty() {
+                return;
+            }
             let gone = |fresh: &super::Fresh| !crate::caller::is_running(fresh.maker);
             let ids = fresh.iter().filter(|(_, fresh)| gone(fresh)).map(|(&id, _)| id).collect::<Vec<_>>();
             ids.iter().for_each(|id| drop(fresh.remove(id)));

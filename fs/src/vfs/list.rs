@@ -68,6 +68,7 @@ impl Vfs {
     }
 
     fn list_children(&self, at: Dir, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+        self.end_fresh();
         let catalog = self.catalog.read();
         for id in catalog.children(at) {
             if let Some((_, name)) = catalog.place(id) {

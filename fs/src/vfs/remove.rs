@@ -120,7 +120,7 @@ impl Vfs {
         let Some(number) = known else { return Ok(()) };
         let orphan = self.orphan(number);
         let draft = match node {
-            Node::Managed(id, file) => self.drafts.lock().get(&(*id, *file)).map(|draft| draft.bytes.clone()),
+            Node::Managed(id, file) => self.draft(*id, *file).map(|draft| draft.bytes),
             _ => None,
         };
         match self.backing.remove(&orphan) {

@@ -102,7 +102,7 @@ impl Vfs {
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
                 let _: Outcome = self.save(caller, guard, *id, *file, bytes)?;
                 self.show_file(target)?;
-                if let Some(draft) = self.drafts.lock().get(&(*id, *file)).cloned() {
+                if let Some(draft) = self.draft(*id, *file) {
                     self.keep_draft(*id, *file, draft, true)?;
                 }
                 if !source_is_stored {
@@ -142,12 +142,8 @@ impl Vfs {
 
     fn move_dir(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
         let _hold = self.hold(caller, &[source, target])?;
-        let same = match (source, target) {
-            (Node::Own(..), Node::Own(..)) | (Node::Scratch(..), Node::Scratch(..)) => true,
-            (Node::Own(..), Node::Scratch(..)) | (Node::Scratch(..), Node::Own(..)) => true,
-            _ => false,
-        };
-        if !same {
+        let movable = |node: &Node| matches!(node, Node::Own(..) | Node::Scratch(..));
+        if !movable(source) || !movable(target) {
             return Err(FsError::Refused("a directory of its own kind is needed"));
         }
         self.make_way(target)?;
@@ -207,7 +203,7 @@ impl Vfs {
     /// A file's bytes as they are seen here.
     fn read_whole(&self, node: &Node) -> Result<Vec<u8>> {
         if let Node::Managed(id, file) = node {
-            let draft = self.drafts.lock().get(&(*id, *file)).map(|draft| draft.bytes.clone());
+            let draft = self.draft(*id, *file).map(|draft| draft.bytes);
             if let Some(bytes) = draft {
                 return Ok(bytes.to_vec());
             }

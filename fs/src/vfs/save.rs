@@ -61,7 +61,7 @@ impl Vfs {
         change: impl FnOnce(&mut Draft) -> Result<()>,
     ) -> Result<()> {
         let _room = self.room(id).lock_arc();
-        let before = self.drafts.lock().get(&(id, file)).cloned();
+        let before = self.draft(id, file);
         let guard = match self.lock(caller, id) {
             // Held since before the first byte: nothing has been taken yet, so nothing is kept.
             Err(FsError::Busy) if before.is_none() => return Err(FsError::Busy),
@@ -93,7 +93,7 @@ impl Vfs {
         file: ManagedFile,
         bytes: Vec<u8>,
     ) -> Result<Outcome> {
-        let before = self.drafts.lock().get(&(id, file)).cloned();
+        let before = self.draft(id, file);
         let mut draft = self.begin_draft(id, file)?;
         draft.replace(bytes, self.now());
         let outcome = self.settle(caller, guard, id, file, draft, before)?;
@@ -126,12 +126,12 @@ impl Vfs {
     /// Brings a draft to disk and tries it once more.
     pub(super) fn sync_managed(&self, caller: Caller, id: ConversationId, file: ManagedFile) -> Result<()> {
         let _room = self.room(id).lock_arc();
-        let Some(draft) = self.drafts.lock().get(&(id, file)).cloned() else { return Ok(()) };
+        let Some(draft) = self.draft(id, file) else { return Ok(()) };
         let outcome = match self.lock(caller, id) {
             Ok(guard) => self.settle(caller, &guard, id, file, draft.clone(), Some(draft)),
             Err(error) => Err(error),
         };
-        if let Some(draft) = self.drafts.lock().get(&(id, file)).cloned() {
+        if let Some(draft) = self.draft(id, file) {
             self.keep_draft(id, file, draft, true)?;
         }
         match outcome? {
@@ -149,8 +149,7 @@ impl Vfs {
         };
         for (id, file) in unkept {
             let _room = self.room(id).lock_arc();
-            let draft = self.drafts.lock().get(&(id, file)).filter(|draft| !draft.kept).cloned();
-            if let Some(draft) = draft
+            if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept)
                 && let Err(error) = self.keep_draft(id, file, draft, false)
             {
                 tracing::warn!(%id, file = file.name(), %error, "a draft cannot be kept on disk");
@@ -187,6 +186,11 @@ impl Vfs {
         }
         self.tend_drafts();
         Ok(())
+    }
+
+    /// The draft of a file, if it has one. A copy: the table is not locked any more when this returns.
+    pub(super) fn draft(&self, id: ConversationId, file: ManagedFile) -> Option<Draft> {
+        self.drafts.lock().get(&(id, file)).cloned()
     }
 
     /// What is written goes on from here.
@@ -326,9 +330,7 @@ impl Vfs {
     /// A draft that waited for a lock. If the store has moved on since it began, both were saved and the later one counts.
     fn try_waiting(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
         let _room = self.room(id).lock_arc();
-        let Some(draft) = self.drafts.lock().get(&(id, file)).filter(|draft| draft.waiting).cloned() else {
-            return Ok(());
-        };
+        let Some(draft) = self.draft(id, file).filter(|draft| draft.waiting) else { return Ok(()) };
         let caller = Caller { pid: std::process::id() };
         let guard = self.lock(caller, id)?;
         let (_, current) = self.read_current(id, file)?;
@@ -387,8 +389,7 @@ impl Vfs {
 
     /// What somebody saved and nobody committed is kept when its file goes.
     pub(super) fn retire_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
-        let draft = self.drafts.lock().get(&(id, file)).cloned();
-        if let Some(draft) = draft.filter(|draft| !draft.bytes.is_empty()) {
+        if let Some(draft) = self.draft(id, file).filter(|draft| !draft.bytes.is_empty()) {
             self.writer.keep(id, "removed-draft", file.name(), &draft.bytes)?;
         }
         self.drop_draft(id, file)

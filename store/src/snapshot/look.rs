@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Snapshot;
+use super::{Sight, Snapshot};
 use crate::conversation::Conversation;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
 use crate::observe::{glance_metadata, read_file, stat_file};
 use crate::parallel;
-use crate::presence::{Facts, StoragePresence, covered, intent, presence};
+use crate::presence::{Facts, Projection, StoragePresence, covered, intent, presence};
 use crate::problem::{Problem, What};
 use crate::reconcile::{ManagedFile, Root};
 use crate::scan::{Depth, Place, Scan};
@@ -26,7 +26,19 @@ const PATIENCE: usize = 5;
 impl Snapshot {
     /// Looks at everything. Directories that are renamed or removed while we look are looked for again.
     pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
-        let mut snapshot = Self { ledger, mirror, covered: layout.covered, ..Self::default() };
+        let sight = if layout.covered { Sight::Covered } else { Sight::Usual };
+        Self::take_with(disk, layout, ledger, mirror, sight)
+    }
+
+    /// As [`Snapshot::take`], seeing this much of the real files.
+    pub(crate) fn take_with(
+        disk: &dyn Disk,
+        layout: &Layout,
+        ledger: Ledger,
+        mirror: Mirror,
+        sight: Sight,
+    ) -> Result<Self> {
+        let mut snapshot = Self { ledger, mirror, sight, ..Self::default() };
         for _ in 0..PATIENCE {
             snapshot.look(disk, layout)?;
             if snapshot.vanished(disk)?.is_empty() {
@@ -60,16 +72,20 @@ impl Snapshot {
         *self = Self {
             ledger: std::mem::take(&mut self.ledger),
             mirror: std::mem::take(&mut self.mirror),
-            covered: self.covered,
+            sight: self.sight,
             ..Self::default()
         };
         let places = self.names(disk, layout)?;
         let mut placed: Vec<_> = places
             .into_iter()
-            .map(|(id, [store, work])| {
+            .filter_map(|(id, [store, work])| {
+                if store.is_empty() && self.sight.hides(&self.ledger, id) {
+                    // Removed for good while its real files were covered.
+                    return None;
+                }
                 let [store, work] = [(Root::Store, store), (Root::Work, work)]
                     .map(|(root, places)| self.choose(disk, id, root, places));
-                place(layout, &self.ledger, id, store, work)
+                Some(place(layout, &self.ledger, self.sight, id, store, work))
             })
             .collect();
         let (ledger, mirror) = (&self.ledger, &self.mirror);
@@ -224,21 +240,24 @@ impl Reader<'_> {
 fn place(
     layout: &Layout,
     ledger: &Ledger,
+    sight: Sight,
     id: ConversationId,
     store: Option<Place>,
     work: Option<Place>,
 ) -> Conversation {
     let entry = ledger.get(id);
+    let work = work.filter(|_| !sight.hides(ledger, id));
     let facts = Facts {
         in_store: store.is_some(),
         in_work: work.is_some() || layout.is_single_root(),
         remembered: entry.map(|entry| entry.intent),
         exported: entry.is_some_and(|entry| entry.base.is_some()),
     };
-    let (presence, intent) = if layout.covered {
-        covered(facts.remembered)
-    } else {
-        (presence(facts).unwrap_or(StoragePresence::UserLocalOnly), intent(facts))
+    let found = presence(facts).unwrap_or(StoragePresence::UserLocalOnly);
+    let (presence, intent) = match (sight, facts.remembered) {
+        (Sight::Covered, remembered) => covered(remembered),
+        (Sight::Beneath, Some(Projection::LocalOnly)) => (found, Projection::LocalOnly),
+        (Sight::Usual | Sight::Beneath, _) => (found, intent(facts)),
     };
     let place = store.as_ref().or(work.as_ref());
     Conversation {

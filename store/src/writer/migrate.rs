@@ -31,7 +31,7 @@ pub struct Migrated {
 }
 
 /// How many are imported in one go. Each lock is an open file, and each go a look at the whole store.
-const AT_ONCE: usize = 200;
+pub(super) const AT_ONCE: usize = 500;
 
 impl Migrated {
     /// Whether there is nothing to tell.

@@ -19,7 +19,7 @@ use crate::mirror::Mirror;
 use crate::observe::{Observed, read_file};
 use crate::presence::Projection;
 use crate::reconcile::{Base, ManagedFile, Root, Unit};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Sight, Snapshot};
 use crate::store::Store;
 
 /// A change under way. Dropping it without [`Operation::finish`] leaves a state that the next one mends.
@@ -37,12 +37,17 @@ pub(super) struct Operation<'w> {
 impl Writer {
     /// Begins a change that leaves the shape of the tree alone.
     pub(super) fn begin(&self) -> Result<Operation<'_>> {
-        self.begin_with(false)
+        self.begin_with(false, None)
     }
 
     /// Begins a change that may move conversations in the tree; only one is under way in a store at a time.
     pub(super) fn begin_structural(&self) -> Result<Operation<'_>> {
-        self.begin_with(true)
+        self.begin_with(true, None)
+    }
+
+    /// Begins a change of real files that a mount has left behind.
+    pub(super) fn begin_beneath(&self) -> Result<Operation<'_>> {
+        self.begin_with(false, Some(Sight::Beneath))
     }
 
     /// Takes the locks that `wanted` asks for, in order, and begins a change once what it asks for under them is what is
@@ -60,7 +65,7 @@ impl Writer {
             for &id in &ids {
                 guards.insert(id, self.lock(id, wait)?);
             }
-            let op = self.begin_with(structural)?;
+            let op = self.begin_with(structural, None)?;
             if wanted(op.snapshot())?.iter().all(|id| guards.contains_key(id)) {
                 return Ok((guards, op));
             }
@@ -93,11 +98,14 @@ impl Writer {
         self.scratch().place(&target, &[NewFile::bytes("tree.json", contents.bytes)])
     }
 
-    fn begin_with(&self, structural: bool) -> Result<Operation<'_>> {
+    fn begin_with(&self, structural: bool, sight: Option<Sight>) -> Result<Operation<'_>> {
         let layout = &self.store.layout;
         let ledger_lock = if layout.is_single_root() { None } else { Some(self.ledger_lock()?) };
         let tree_lock = if structural { Some(self.file_lock(&layout.store.tree_lock())?) } else { None };
-        let snapshot = self.store.snapshot()?;
+        let snapshot = match sight {
+            Some(sight) => self.store.snapshot_with(sight)?,
+            None => self.store.snapshot()?,
+        };
         let saved = snapshot.ledger.clone();
         Ok(Operation { writer: self, saved, snapshot, tree_lock, ledger_lock })
     }
@@ -131,12 +139,22 @@ impl Operation<'_> {
     /// still there, and what they are measured against stays known until they can follow.
     pub(super) fn intend(&mut self, id: ConversationId, intent: Projection) {
         let left = self.ledger().get(id).and_then(|entry| entry.base);
-        self.remember(id, intent, left.filter(|_| self.store().layout.covered));
+        self.remember(id, intent, left.filter(|_| self.snapshot.is_out_of_sight(id)));
+    }
+
+    /// Remembers whether the real files may be behind.
+    pub(super) fn set_covered(&mut self, covered: bool) {
+        self.snapshot.ledger.covered = covered;
     }
 
     /// Hides no single file of a conversation any more.
     pub(super) fn show_files(&mut self, id: ConversationId) {
         self.snapshot.ledger.entry(id).hidden.clear();
+    }
+
+    /// Hides one of its files no more.
+    pub(super) fn show_file(&mut self, id: ConversationId, file: &str) {
+        self.snapshot.ledger.entry(id).hidden.remove(file);
     }
 
     /// Forgets a conversation that is gone. Beneath a mount its real files are still there, to be withdrawn later.

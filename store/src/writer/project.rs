@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
+use super::own::is_exported;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir, remove_tree};
 use crate::id::ConversationId;
@@ -13,10 +14,6 @@ use crate::observe::{read_file, stat_file, unmanaged};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
 use crate::scan::Place;
-use crate::scratch::is_scratch;
-
-/// A draft of the user's next message lies in the store's directory only.
-const NOT_EXPORTED: &str = "QUERY_MESSAGE.md";
 
 /// How the managed files of copies in the workspace looked at one moment.
 pub(super) type Seen = BTreeMap<ConversationId, [Option<Stamp>; 3]>;
@@ -190,12 +187,11 @@ impl Operation<'_> {
         let disk = self.store().disk();
         let store = self.store_dir(guard)?;
         let mut files = Vec::new();
-        for file in ManagedFile::ALL {
+        for file in ManagedFile::ALL.into_iter().filter(|file| !self.is_hidden(id, Path::new(file.name()))) {
             let contents = read_file(disk, &managed(&store, file))?;
             files.extend(contents.map(|contents| NewFile::bytes(file.name(), contents.bytes)));
         }
-        let passing = |path: &Path| path == Path::new(NOT_EXPORTED) || path.iter().any(is_scratch);
-        let others = unmanaged(disk, &store)?.into_iter().filter(|path| !passing(path));
+        let others = unmanaged(disk, &store)?.into_iter().filter(|path| is_exported(path) && !self.is_hidden(id, path));
         files.extend(gather(disk, &store, others)?);
         self.check_reach(target)?;
         if let Some(parent) = target.parent() {
@@ -265,6 +261,9 @@ impl Operation<'_> {
                 continue;
             };
             for &file in unit.files() {
+                if self.is_hidden(id, Path::new(file.name())) {
+                    continue;
+                }
                 let path = managed(&work, file);
                 match store.file(file) {
                     Some(contents) => scratch.replace(&path, &contents.bytes).map(drop)?,

@@ -1,6 +1,5 @@
 //! Brings the store up to date with what was edited in the workspace, before anything else is done to a conversation.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
@@ -26,6 +25,7 @@ impl Operation<'_> {
         if conversation.store.is_none() {
             return self.import_whole(guard);
         }
+        self.show_put_back(guard.id())?;
         for unit in Unit::ALL {
             self.settle_unit(guard, unit)?;
         }
@@ -50,21 +50,8 @@ impl Operation<'_> {
             }
         }
         self.keep_second_copies(guard.id())?;
-        let mut kept = self.take_files(guard, true)?;
-        if kept.is_empty() {
-            return Ok(());
-        }
-        // Directories that the kept files lie in, so that the loser is a tree like the one it comes from.
-        let named: BTreeSet<_> = kept.iter().map(|file| file.path.clone()).collect();
-        let parents: BTreeSet<_> = kept
-            .iter()
-            .flat_map(|file| file.path.ancestors().skip(1))
-            .filter(|dir| !dir.as_os_str().is_empty() && !named.contains(*dir))
-            .map(Path::to_owned)
-            .collect();
-        kept.extend(parents.into_iter().map(|path| NewFile { path, content: NewContent::Dir }));
-        kept.sort_by(|a, b| a.path.cmp(&b.path));
-        self.keep_files(guard.id(), "files-workspace", &kept)
+        let kept = self.take_files(guard, true)?;
+        self.keep_own(guard.id(), Root::Work, kept)
     }
 
     /// Copies the workspace's unmanaged files that the store lacks into it. Returns those that cannot be: they are a
@@ -187,7 +174,8 @@ impl Operation<'_> {
         for (&file, digest) in unit.files().iter().zip(bytes.digests()) {
             *base.file_mut(file) = FileBase { digest, store: None, work: None };
         }
-        self.remember(id, Projection::Projected, Some(base));
+        let intent = self.intent(id);
+        self.remember(id, intent, Some(base));
     }
 
     fn bring_in(&mut self, guard: &Guard, unit: Unit, work: &UnitBytes) -> Result<()> {

@@ -1,0 +1,261 @@
+//! What `jp status` says of mounts, and of what was saved through them and is not in the store yet.
+
+use std::path::{Path, PathBuf};
+
+use jp_fs::mount::Arrival;
+use jp_store::conversation::Conversation;
+use jp_store::layout::{ARCHIVE, CONVERSATIONS, Partition};
+use serde::Serialize;
+
+use crate::ctx::View;
+use crate::drafts::{self, Draft as OnDisk};
+use crate::error::{Error, Result};
+use crate::mounts::{self, Known, Standing, StateDir};
+use crate::{change, mountinfo};
+
+/// A mount of this worktree.
+#[derive(Debug, Serialize)]
+pub(crate) struct Mount {
+    pub(crate) point: String,
+    pid: Option<u32>,
+    /// Whether the process behind it is there.
+    alive: bool,
+    /// Whether it was left behind by one that is not.
+    stale: bool,
+    options: Vec<String>,
+    since: Option<String>,
+    version: Option<String>,
+    /// How changes beside the mount are noticed; `None` when it does not say.
+    staleness: Option<String>,
+    shown: Option<usize>,
+    arrivals: Vec<Arrival>,
+    /// What of the real files is not in the store, and so is not shown.
+    refused: Vec<String>,
+}
+
+/// A save that is not in the store.
+#[derive(Debug, Serialize)]
+pub(crate) struct Draft {
+    id: String,
+    file: String,
+    /// Where the mount shows it.
+    path: String,
+    line: Option<usize>,
+    column: Option<usize>,
+    reason: Option<String>,
+    bytes: u64,
+    since: Option<String>,
+    waiting: Option<String>,
+    #[serde(skip)]
+    arrived: bool,
+}
+
+impl Mount {
+    /// This worktree's, and how many other worktrees of the store are mounted.
+    pub(crate) fn list(view: &View) -> (Vec<Self>, usize) {
+        let layout = view.store.layout();
+        let here = StateDir::of(layout);
+        let known = here.known();
+        let mut found: Vec<Self> = known.iter().map(Self::of).collect();
+        let default = mountinfo::place(&layout.storage.join(CONVERSATIONS));
+        let noted = known.as_ref().is_some_and(|known| known.record.point == default);
+        if !noted && matches!(mounts::standing(&default, None), Standing::Dead | Standing::Mute) {
+            found.push(Self::left_at(&default));
+        }
+        let others = mounts::of_store(layout).into_iter().filter(|known| known.state != here && known.alive());
+        (found, others.count())
+    }
+
+    fn of(known: &Known) -> Self {
+        let alive = known.alive();
+        let status = if alive { known.status() } else { None };
+        let record = &known.record;
+        Self {
+            point: record.point.display().to_string(),
+            pid: Some(record.pid),
+            alive,
+            stale: !alive,
+            options: record.options.clone(),
+            since: Some(record.since.clone()),
+            version: Some(record.version.clone()),
+            shown: status.as_ref().map(|status| status.shown),
+            staleness: status.as_ref().map(|status| status.staleness.clone()),
+            refused: status.as_ref().map(|status| status.refused.clone()).unwrap_or_default(),
+            arrivals: status.map(|status| status.arrivals).unwrap_or_default(),
+        }
+    }
+
+    /// One that nothing is known of.
+    fn left_at(point: &Path) -> Self {
+        Self {
+            point: point.display().to_string(),
+            pid: None,
+            alive: false,
+            stale: true,
+            options: Vec::new(),
+            since: None,
+            version: None,
+            staleness: None,
+            shown: None,
+            arrivals: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// In a line for each thing there is to say.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+        let process = self.pid.map(|pid| format!("process {pid}"));
+        let about = if self.stale {
+            vec!["its process is gone; `jp mount` mounts it again, `jp unmount` clears it away".to_owned()]
+        } else {
+            let shown = self.shown.map(|shown| format!("{} shown", change::count(shown, "conversation")));
+            let manner = self.staleness.clone().unwrap_or_else(|| "does not answer".to_owned());
+            process.into_iter().chain([manner]).chain(shown).chain(self.options.iter().cloned()).collect()
+        };
+        let arrivals = self.arrivals.iter().map(|one| ("arriving", format!("{} still needs {}", one.id, one.needs)));
+        let refused = self.refused.iter().map(|left| ("covered", format!("not in the store, and not shown: {left}")));
+        let mount = ("mount", format!("{} ({})", self.point, about.join(", ")));
+        std::iter::once(mount).chain(arrivals).chain(refused).collect()
+    }
+}
+
+impl Draft {
+    /// Every draft of this worktree.
+    pub(crate) fn list(view: &View) -> Result<Vec<Self>> {
+        let state = StateDir::of(view.store.layout());
+        let point =
+            state.known().map_or_else(|| view.store.layout().storage.join(CONVERSATIONS), |known| known.record.point);
+        let found = drafts::list(&state.drafts()).map_err(|error| Error::io("read", &state.drafts(), &error))?;
+        Ok(found.into_iter().map(|draft| Self::of(view, &point, draft)).collect())
+    }
+
+    fn of(view: &View, point: &Path, draft: OnDisk) -> Self {
+        let place = draft.header.reason.as_ref().filter(|reason| reason.line > 0);
+        Self {
+            id: draft.id.to_string(),
+            path: point.join(shown(view, &draft)).join(&draft.file).display().to_string(),
+            line: place.map(|reason| reason.line),
+            column: place.map(|reason| reason.column),
+            reason: draft.header.reason.map(|reason| reason.reason),
+            file: draft.file,
+            bytes: draft.bytes,
+            since: draft.header.since,
+            waiting: draft.header.waiting,
+            arrived: view.snapshot.get(draft.id).is_some(),
+        }
+    }
+
+    /// In one line.
+    pub(crate) fn line(&self) -> String {
+        let place = match (self.line, self.column) {
+            (Some(line), Some(column)) => format!(" line {line}, column {column}"),
+            _ => String::new(),
+        };
+        let why = match (&self.reason, &self.waiting) {
+            (Some(reason), _) => format!(": {reason}"),
+            (None, Some(waiting)) => format!(": waiting for the {waiting}"),
+            (None, None) => String::new(),
+        };
+        let rest = if self.arrived { "the store has the last good version" } else { "it is not in the store yet" };
+        format!("{}{place}{why} ({rest})", self.path)
+    }
+}
+
+/// The conversation's directory below the mount point. One that has not arrived yet has no place among the others.
+fn shown(view: &View, draft: &OnDisk) -> PathBuf {
+    let Some(found) = view.snapshot.get(draft.id) else {
+        return draft.id.deciseconds().to_string().into();
+    };
+    let tree = view.snapshot.tree(found.partition);
+    let mut lineage: Vec<_> = std::iter::once(found.id).chain(tree.ancestors(found.id)).collect();
+    lineage.reverse();
+    let mut path = match found.partition {
+        Partition::Live => PathBuf::new(),
+        Partition::Archived => PathBuf::from(ARCHIVE),
+    };
+    for (depth, id) in lineage.into_iter().enumerate() {
+        if depth > 0 {
+            path.push(CONVERSATIONS);
+        }
+        path.push(view.snapshot.get(id).map_or_else(|| id.deciseconds().to_string().into(), Conversation::name));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::mounts::Record;
+    use crate::testing::Project;
+
+    /// This worktree's state, once a command that writes has made it.
+    fn state(project: &Project) -> StateDir {
+        let vfs = fs::read_dir(project.silo().join("vfs")).unwrap();
+        let mut dirs = vfs.map(|entry| entry.unwrap().path());
+        StateDir { dir: dirs.find(|dir| dir.join("projection.json").exists()).unwrap() }
+    }
+
+    #[test]
+    fn drafts_are_named_where_the_mount_shows_them() {
+        let project = Project::new();
+        project.conversation("17528832001-one", "One", "19 10:00", "");
+        project.conversation("17528842001-two", "Two", "19 11:00", ", \"parent_id\": 17528832001");
+        assert!(project.jp("c edit 17528832001 --pin").err.contains("changed"));
+        let drafts = state(&project).drafts();
+        for (path, text) in [
+            (
+                "17528842001/metadata.json",
+                "{\"base\":null,\"reason\":{\"line\":3,\"column\":5,\"reason\":\"trailing comma\"},\"since\":\"2025-07-20T12:00:00Z\",\"waiting\":null}\n{,}",
+            ),
+            ("17528852001/events.json", "{\"reason\":null,\"waiting\":\"lock\"}\n[]"),
+        ] {
+            let path = drafts.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let said = project.jp("status");
+        let place = "/.jp/conversations/17528832001-one/conversations/17528842001-two/metadata.json";
+        let line = format!("{place} line 3, column 5: trailing comma (the store has the last good version)\n");
+        assert!(said.out.contains(&line), "{}", said.out);
+        let line = "/17528852001/events.json: waiting for the lock (it is not in the store yet)\n";
+        assert!(said.out.contains(line), "{}", said.out);
+        let report: Value = serde_json::from_str(&project.jp("status --json").out).unwrap();
+        let drafts = &report["drafts"];
+        assert_eq!((&drafts[0]["id"], &drafts[0]["bytes"]), (&"jp-c17528842001".into(), &3.into()));
+        assert_eq!((&drafts[0]["line"], &drafts[1]["line"]), (&3.into(), &Value::Null));
+        assert!(drafts[0]["path"].as_str().unwrap().ends_with(place));
+    }
+
+    #[test]
+    fn a_mount_whose_process_is_gone_is_named_and_cleared() {
+        let project = Project::new();
+        project.conversation("17528832001-one", "One", "19 10:00", "");
+        assert!(project.jp("unmount").err.contains("nothing is mounted at"));
+        project.jp("c edit 17528832001 --pin");
+        let state = state(&project);
+        let record = Record {
+            pid: u32::MAX,
+            started: Some(1),
+            point: "/nowhere/talk".into(),
+            project: "/nowhere".into(),
+            options: vec!["strict".into()],
+            version: "0".into(),
+            since: "2025-07-20T12:00:00Z".into(),
+        };
+        state.write(&record).unwrap();
+        let report: Value = serde_json::from_str(&project.jp("status --json").out).unwrap();
+        let mount = &report["mounts"][0];
+        assert_eq!((&mount["point"], &mount["alive"]), (&"/nowhere/talk".into(), &false.into()));
+        assert_eq!((&mount["stale"], &report["mounts_elsewhere"]), (&true.into(), &0.into()));
+        assert!(project.jp("status").out.contains("/nowhere/talk (its process is gone"));
+        assert!(project.jp("doctor").out.contains("/nowhere/talk: the process behind this mount is gone"));
+        assert!(project.jp("doctor --fix").out.contains("cleared away"));
+        assert!(state.known().is_none());
+        let unmount = project.jp("unmount --all");
+        assert!(unmount.err.contains("nothing is mounted"), "{}", unmount.err);
+    }
+}

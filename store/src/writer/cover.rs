@@ -1,0 +1,145 @@
+//! Makes ready for a mount over the workspace's real files: the store gets everything they have, and the ledger says of
+//! each conversation whether it is meant to be here. Afterwards nobody needs the files until the mount ends.
+
+use std::path::Path;
+
+use super::Writer;
+use super::migrate::AT_ONCE;
+use super::operation::Operation;
+use super::own::{hides, own_files_agree};
+use crate::conversation::Conversation;
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::id::ConversationId;
+use crate::layout::managed;
+use crate::lock::{Guard, Wait, make_room_for_files};
+use crate::observe::{Flaw, UnitBytes, stat_file};
+use crate::parallel;
+use crate::presence::Projection;
+use crate::reconcile::{Action, ManagedFile, Root, Unit, is_conclusive};
+use crate::snapshot::Snapshot;
+
+/// What covering the real files brought to light.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Covered {
+    /// Conversations of the workspace that are durable now.
+    pub imported: Vec<ConversationId>,
+    /// What is only in the real files and stays there, and why.
+    pub refused: Vec<String>,
+}
+
+impl Writer {
+    /// Brings everything that is newer or only in the workspace into the store, and writes down what this worktree shows.
+    /// One conversation that cannot be brought in does not keep the others.
+    pub fn cover(&self) -> Result<Covered> {
+        let mut covered = Covered::default();
+        if self.store.layout.work.is_none() {
+            return Ok(covered);
+        }
+        for some in self.out_of_step()?.chunks(AT_ONCE) {
+            self.cover_some(some, &mut covered)?;
+        }
+        let mut op = self.begin()?;
+        op.write_down_intents();
+        op.set_covered(true);
+        op.finish()?;
+        Ok(covered)
+    }
+
+    /// The conversations in the workspace that are not known to be as they were left. Nothing is read of the others.
+    fn out_of_step(&self) -> Result<Vec<ConversationId>> {
+        let snapshot = self.store.snapshot()?;
+        let here: Vec<_> = snapshot.all().filter(|found| found.work.is_some()).collect();
+        let steps = parallel::map(&here, |found| is_in_step(self.store.disk(), &snapshot, found));
+        // What cannot be looked at is told of when its turn comes.
+        let out = here.iter().zip(steps).filter(|(_, step)| !matches!(step, Ok(true)));
+        Ok(out.map(|(found, _)| found.id).collect())
+    }
+
+    fn cover_some(&self, ids: &[ConversationId], covered: &mut Covered) -> Result<()> {
+        make_room_for_files(ids.len());
+        let mut guards = Vec::new();
+        for &id in ids {
+            match self.lock(id, &Wait::none()) {
+                Ok(guard) => guards.push(guard),
+                Err(error) => covered.refused.push(whole(&error)),
+            }
+        }
+        let mut op = self.begin()?;
+        for guard in &guards {
+            let new = op.snapshot().get(guard.id()).is_some_and(|found| found.store.is_none());
+            match op.bring_home(guard, covered) {
+                Ok(()) if new => covered.imported.push(guard.id()),
+                Ok(()) => {}
+                Err(error) => covered.refused.push(whole(&error)),
+            }
+        }
+        op.finish()
+    }
+}
+
+impl Operation<'_> {
+    fn bring_home(&mut self, guard: &Guard, covered: &mut Covered) -> Result<()> {
+        self.settle(guard)?;
+        for unit in Unit::ALL {
+            let observed = self.observe(guard.id(), unit)?;
+            let flaw = observed.work.as_ref().and_then(UnitBytes::problem);
+            if let (Action::Hold, Some((file, Flaw::Broken(reason)))) = (observed.action, flaw)
+                && let Some(work) = self.snapshot().find(guard.id())?.dirs().work
+            {
+                covered.refused.push(format!("{}: {reason}", managed(work, file).display()));
+            }
+        }
+        self.agree_on_files(guard, false)?;
+        self.project(guard)
+    }
+
+    /// Makes the ledger say what the real files say: from now on they are not asked.
+    fn write_down_intents(&mut self) {
+        let news = |found: &Conversation| {
+            let remembered = self.ledger().get(found.id).map(|entry| (entry.intent, entry.base));
+            match (found.work.is_some(), remembered) {
+                (true, Some((Projection::LocalOnly, base))) => Some((found.id, Projection::Projected, base)),
+                (true, None) => Some((found.id, Projection::Projected, None)),
+                // Somebody removed it, unless what it lies in refuses to be looked at.
+                (false, Some((Projection::Projected, _))) if found.intent == Projection::LocalOnly => {
+                    let seen = self.snapshot().check_readable(found.id).is_ok();
+                    seen.then_some((found.id, Projection::LocalOnly, None))
+                }
+                (true, Some((Projection::Projected, _))) | (false, _) => None,
+            }
+        };
+        let news: Vec<_> = self.snapshot().all().filter_map(news).collect();
+        for (id, intent, base) in news {
+            self.remember(id, intent, base);
+        }
+    }
+}
+
+/// Whether both copies of a conversation are known to be alike. Managed files are not read for that.
+pub(super) fn is_in_step(disk: &dyn Disk, snapshot: &Snapshot, found: &Conversation) -> Result<bool> {
+    let (dirs, entry) = (found.dirs(), snapshot.ledger.get(found.id));
+    let (Some(store), Some(work), Some(base)) = (dirs.store, dirs.work, snapshot.base(found.id)) else {
+        return Ok(false);
+    };
+    for file in ManagedFile::ALL {
+        let in_work = stat_file(disk, &managed(work, file))?;
+        let remembered = base.file(file);
+        let known = if hides(entry, Path::new(file.name())) {
+            in_work.is_none()
+        } else {
+            is_conclusive(remembered.work, in_work, base.taken)
+                && is_conclusive(remembered.store, stat_file(disk, &managed(store, file))?, base.taken)
+        };
+        if !known {
+            return Ok(false);
+        }
+    }
+    Ok(snapshot.places(Root::Work, found.id).count() == 1 && own_files_agree(disk, store, work, entry)?)
+}
+
+/// An error with its causes, in one line.
+pub(super) fn whole(error: &Error) -> String {
+    let chain = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,239 @@
+//! Lets the real files follow what was decided while a mount covered them: copied out, moved, updated, withdrawn. Can be
+//! stopped anywhere and run again: until the last step the ledger says that they are behind.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::cover::{is_in_step, whole};
+use super::migrate::AT_ONCE;
+use super::operation::Operation;
+use super::project::Seen;
+use super::{Guards, Writer};
+use crate::error::{Error, Result};
+use crate::files::{entries, gather};
+use crate::id::ConversationId;
+use crate::layout::{Partition, children_dir};
+use crate::lock::{Guard, Wait, make_room_for_files};
+use crate::observe::unmanaged;
+use crate::parallel;
+use crate::presence::Projection;
+use crate::reconcile::{Action, Root, Unit};
+use crate::scratch::is_scratch;
+use crate::snapshot::{Sight, Snapshot};
+
+/// What became of the real files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncovered {
+    /// How many conversations were copied out, moved or updated.
+    pub written: usize,
+    /// How many copies went.
+    pub withdrawn: usize,
+    /// What did not follow, and why.
+    pub kept: Vec<String>,
+}
+
+impl Writer {
+    /// Makes the real files what the mount showed. What somebody edited in them meanwhile reaches the store first. What
+    /// cannot follow stays as it is and does not keep the others; a copy that should go and could not is tried again by
+    /// the next writer.
+    pub fn uncover(&self, wait: &Wait<'_>) -> Result<Uncovered> {
+        let mut done = Uncovered::default();
+        if self.store.layout.work.is_none() {
+            return Ok(done);
+        }
+        let mut snapshot = self.store.snapshot_with(Sight::Beneath)?;
+        let behind = self.behind(&snapshot);
+        for some in behind.chunks(AT_ONCE) {
+            self.follow_some(some, wait, &mut done)?;
+        }
+        if !behind.is_empty() {
+            // What is meant to be here has moved out of the way by now.
+            snapshot = self.store.snapshot_with(Sight::Beneath)?;
+        }
+        for some in unwanted(&snapshot).chunks(AT_ONCE) {
+            self.withdraw_some(some, wait, &mut done)?;
+        }
+        let mut op = self.begin_beneath()?;
+        if let Err(error) = op.tidy_work() {
+            done.kept.push(whole(&error));
+        }
+        // What refuses to be looked at may hold a copy that should go.
+        let seen = op.snapshot().is_all_readable();
+        if seen {
+            op.forget_the_gone();
+        }
+        let done_with = seen && unwanted(op.snapshot()).is_empty();
+        op.set_covered(!done_with);
+        op.finish()?;
+        Ok(done)
+    }
+
+    /// What is meant to be here and is not as the store has it, parents first. Nothing is read of what was not touched.
+    fn behind(&self, snapshot: &Snapshot) -> Vec<ConversationId> {
+        let trees = Partition::ALL.into_iter().flat_map(|partition| snapshot.tree(partition).walk());
+        let visible = trees.filter(|&(_, id)| snapshot.is_visible(id));
+        let visible: Vec<_> =
+            visible.filter_map(|(_, id)| snapshot.get(id)).filter(|found| found.store.is_some()).collect();
+        let steps = parallel::map(&visible, |found| {
+            let at = found.work.as_ref().map(|place| &place.dir);
+            let placed = at.is_some() && at == snapshot.work_dir(&self.store.layout, found.id).as_ref();
+            placed && matches!(is_in_step(self.store.disk(), snapshot, found), Ok(true))
+        });
+        visible.iter().zip(steps).filter(|(_, in_step)| !in_step).map(|(found, _)| found.id).collect()
+    }
+
+    fn follow_some(&self, ids: &[ConversationId], wait: &Wait<'_>, done: &mut Uncovered) -> Result<()> {
+        let guards = self.lock_some(ids, wait, done);
+        let mut op = self.begin_beneath()?;
+        for guard in ids.iter().filter_map(|id| guards.get(id)) {
+            match op.follow(guard) {
+                Ok(()) => done.written += 1,
+                Err(error) => done.kept.push(whole(&error)),
+            }
+        }
+        op.finish()
+    }
+
+    fn withdraw_some(&self, ids: &[ConversationId], wait: &Wait<'_>, done: &mut Uncovered) -> Result<()> {
+        let guards = self.lock_some(ids, wait, done);
+        let mut op = self.begin_beneath()?;
+        let seen = op.look_at_work(guards.keys().copied())?;
+        // First everything is safe in the store, then the decision is written down, then files go.
+        let mut safe = Vec::new();
+        for guard in ids.iter().filter_map(|id| guards.get(id)) {
+            match op.make_safe(guard) {
+                Ok(Safe::Yes) => safe.push(guard.id()),
+                Ok(Safe::No(reason)) => done.kept.push(reason),
+                Err(error) => done.kept.push(whole(&error)),
+            }
+        }
+        for &id in &safe {
+            // A copy of what was removed for good is told by what was exported, until it is gone.
+            if op.snapshot().get(id).is_some_and(|found| found.store.is_some()) {
+                let intent = op.intent(id);
+                op.remember(id, intent, None);
+            }
+        }
+        op.save_ledger()?;
+        for id in safe {
+            match op.withdraw_safe(id, &seen) {
+                Ok(true) => done.withdrawn += 1,
+                Ok(false) => done.kept.push(format!("the copy of {id}: others lie in it that could not be moved out")),
+                Err(error) => done.kept.push(whole(&error)),
+            }
+        }
+        op.finish()
+    }
+
+    fn lock_some(&self, ids: &[ConversationId], wait: &Wait<'_>, done: &mut Uncovered) -> Guards {
+        make_room_for_files(ids.len());
+        let mut guards = Guards::new();
+        for id in ids.iter().copied().collect::<BTreeSet<_>>() {
+            match self.lock(id, wait) {
+                Ok(guard) => {
+                    guards.insert(id, guard);
+                }
+                Err(error) => done.kept.push(whole(&error)),
+            }
+        }
+        guards
+    }
+}
+
+/// Whether a copy may go.
+enum Safe {
+    Yes,
+    No(String),
+}
+
+impl Operation<'_> {
+    fn follow(&mut self, guard: &Guard) -> Result<()> {
+        self.check_sight(guard.id())?;
+        self.drop_hidden(guard.id())?;
+        self.settle(guard)?;
+        self.agree_on_files(guard, true)?;
+        self.export_own(guard)?;
+        self.project(guard)
+    }
+
+    /// Refuses a conversation whose copy was there and is not seen, while something refuses to be looked at: it may be in
+    /// that, and has not been removed.
+    fn check_sight(&self, id: ConversationId) -> Result<()> {
+        let snapshot = self.snapshot();
+        let lost = snapshot.find(id)?.work.is_none() && snapshot.base(id).is_some();
+        if lost && !snapshot.is_all_readable() {
+            return Err(Error::Refused(format!("the copy of {id} cannot be looked at")));
+        }
+        Ok(())
+    }
+
+    /// Sees to it that nothing is lost with a conversation's copy.
+    fn make_safe(&mut self, guard: &Guard) -> Result<Safe> {
+        let id = guard.id();
+        self.check_sight(id)?;
+        let found = self.snapshot().find(id)?;
+        if found.store.is_some() {
+            return self.settle_whole(guard).map(|()| Safe::Yes);
+        }
+        // It was removed for good. What is not a copy of that stays, and is nobody's secret.
+        let Some(work) = found.work.as_ref().map(|place| place.dir.clone()) else { return Ok(Safe::Yes) };
+        let disk = self.store().disk();
+        let trash = entries(disk, &self.store().layout.store.trash())?;
+        let mut copy = !trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(id));
+        for unit in Unit::ALL {
+            copy &= self.observe(id, unit)?.action == Action::Drop;
+        }
+        if !copy {
+            self.forget(id);
+            return Ok(Safe::No(format!("{}: removed from the store, but changed here; it stays", work.display())));
+        }
+        let own = unmanaged(disk, &work)?.into_iter().filter(|path| !path.iter().any(is_scratch));
+        self.keep_own(id, Root::Work, gather(disk, &work, own)?)?;
+        Ok(Safe::Yes)
+    }
+
+    /// Takes a copy out of the workspace, unless others lie in it.
+    fn withdraw_safe(&mut self, id: ConversationId, seen: &Seen) -> Result<bool> {
+        if self.is_inhabited(id)? {
+            return Ok(false);
+        }
+        self.withdraw_seen(id, seen)?;
+        if self.snapshot().get(id).is_some_and(|found| found.store.is_none()) {
+            self.forget(id);
+            self.take_out(id);
+        }
+        Ok(true)
+    }
+
+    /// Whether another conversation's copy still lies inside this one's.
+    fn is_inhabited(&self, id: ConversationId) -> Result<bool> {
+        for place in self.snapshot().places(Root::Work, id) {
+            let children = entries(self.store().disk(), &children_dir(&place.dir))?;
+            if children.iter().any(|entry| ConversationId::from_dirname(&entry.name).is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Forgets what is in no root any more.
+    fn forget_the_gone(&mut self) {
+        let gone = |id: &ConversationId| self.snapshot().get(*id).is_none();
+        let gone: Vec<_> = self.ledger().entries().map(|(id, _)| id).filter(gone).collect();
+        for id in gone {
+            self.forget(id);
+        }
+    }
+}
+
+/// Copies that are not meant to be here, with what lies inside them, the innermost first.
+fn unwanted(snapshot: &Snapshot) -> Vec<ConversationId> {
+    let local = |id| snapshot.ledger.get(id).is_some_and(|entry| entry.intent == Projection::LocalOnly);
+    let here = || snapshot.all().filter_map(|found| Some((found, found.work.as_ref()?)));
+    let dirs: HashSet<_> = here().filter(|(found, _)| local(found.id)).map(|(_, place)| &*place.dir).collect();
+    let mut unwanted: Vec<_> = here()
+        .filter(|(found, place)| place.dir.ancestors().any(|dir| dirs.contains(dir)) && !snapshot.is_visible(found.id))
+        .map(|(found, place)| (place.dir.components().count(), found.id))
+        .collect();
+    unwanted.sort_by_key(|&(depth, id)| (std::cmp::Reverse(depth), id));
+    unwanted.into_iter().map(|(_, id)| id).collect()
+}

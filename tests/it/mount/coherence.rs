@@ -1,0 +1,147 @@
+//! Two worktrees of one store, both mounted. What changes in one, or behind both, is seen in each within a bound.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use jp_tests::{Mounted, TestEnv, User, ids, until};
+
+use super::{lines, said};
+
+/// Two mounts, and how old what they show may be.
+struct Pair {
+    main: Mounted,
+    feature: Mounted,
+    bound: Duration,
+}
+
+impl Pair {
+    #[track_caller]
+    fn new(flags: &[&str], bound: Duration) -> Option<Self> {
+        let main = Mounted::not_yet(User::Own, TestEnv::new)?;
+        main.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+        let feature = main.worktree("feature");
+        main.begin(flags);
+        feature.begin(flags);
+        Some(Self { main, feature, bound })
+    }
+
+    /// Asserts that something holds before what is shown may be no older.
+    #[track_caller]
+    fn soon(&self, what: &str, cond: impl FnMut() -> bool) {
+        let start = Instant::now();
+        assert!(until(self.bound * 20, cond), "{what}: never seen\n{}", self.feature.log());
+        // The machine may be busy; the bound is the mount's, and a little is the machine's.
+        let (took, limit) = (start.elapsed(), self.bound + Duration::from_millis(500));
+        assert!(took < limit, "{what}: seen after {took:?}");
+    }
+
+    #[track_caller]
+    fn agree(&self) {
+        self.saves_arrive();
+        self.commands_arrive();
+        self.shapes_arrive();
+        for m in [&self.main, &self.feature] {
+            m.check_store();
+        }
+    }
+
+    #[track_caller]
+    fn saves_arrive(&self) {
+        let (here, there) = (file(&self.main, "$C"), file(&self.feature, "$C"));
+        for (round, size) in [10, 20_000, 100].into_iter().enumerate() {
+            // Both have it in their caches before it changes.
+            assert_eq!(fs::read(&here).expect("read"), fs::read(&there).expect("read"));
+            let document = said(&format!("round {round}"), size);
+            let (from, to) = if round % 2 == 0 { (&here, &there) } else { (&there, &here) };
+            fs::write(from, &document).expect("written");
+            assert_eq!(self.main.text(ids::C, "events.json"), document);
+            self.soon("a save in the other worktree", || fs::read(to).is_ok_and(|bytes| bytes == document.as_bytes()));
+            assert_eq!(fs::metadata(to).expect("there").len(), document.len() as u64);
+        }
+
+        // Behind both, as the real jp writes: a temporary elsewhere, renamed into place.
+        let document = said("behind", 300);
+        let beside = self.main.workspace().env().root().join("beside");
+        fs::write(&beside, &document).expect("written");
+        fs::rename(&beside, self.main.stored(ids::C).join("events.json")).expect("renamed");
+        self.soon("a save behind both", || {
+            [&here, &there].iter().all(|path| fs::read(path).is_ok_and(|bytes| bytes == document.as_bytes()))
+        });
+    }
+
+    #[track_caller]
+    fn commands_arrive(&self) {
+        let id = |number: u64| format!("jp-c{number}");
+        let has = |m: &Mounted, name: &str| m.point().join(name).is_dir();
+        self.main.jp(&["c", "edit", &id(ids::D), "--title", "Told"]).ok();
+        assert!(has(&self.main, "17528862001-told"), "a command's change is seen when it returns");
+        assert_eq!(lines(&self.main.sh("ls").stdout)[1], "17528862001-told");
+        self.soon("a title", || has(&self.feature, "17528862001-told"));
+        self.soon("a listing", || self.feature.sh("ls").stdout.contains("17528862001-told"));
+        // The former name was cached as a directory and is a link now.
+        assert!(self.feature.point().join("17528862001-weekend-plans/events.json").is_file());
+
+        let new = self.main.jp(&["c", "new", "--title", "Fresh", "--parent", &id(ids::D)]).line().to_owned();
+        let place = format!("17528862001-told/conversations/{}-fresh", new.trim_start_matches("jp-c"));
+        assert!(has(&self.main, &place), "{place}");
+        assert!(!has(&self.feature, &place), "what is new in one worktree is not shown in another");
+        self.feature.jp(&["c", "edit", &new, "--local=false"]).ok();
+        assert!(has(&self.feature, &place));
+
+        self.main.jp(&["c", "archive", &id(ids::D)]).ok();
+        assert!(has(&self.main, &format!(".archive/{place}")) && !has(&self.main, "17528862001-told"));
+        self.soon("an archive", || {
+            has(&self.feature, ".archive/17528862001-told") && !has(&self.feature, "17528862001-told")
+        });
+        self.feature.jp(&["c", "unarchive", &id(ids::D)]).ok();
+        assert!(has(&self.feature, &place));
+        self.soon("an unarchive", || has(&self.main, &place));
+
+        self.main.jp(&["c", "mv", &new, "--root"]).ok();
+        let root = place.rsplit('/').next().expect("a name");
+        assert!(has(&self.main, root) && !has(&self.main, &place));
+        self.soon("a move", || has(&self.feature, root) && !has(&self.feature, &place));
+
+        // An open file outlives its conversation; its name does not.
+        let path = self.main.point().join(root).join("metadata.json");
+        let mut open = fs::File::open(&path).expect("opened");
+        let before = fs::read_to_string(&path).expect("read");
+        self.main.jp(&["c", "rm", "--yes", &new]).ok();
+        let mut after = String::new();
+        std::io::Read::read_to_string(&mut open, &mut after).expect("reads of open files go on");
+        assert_eq!(after, before);
+        assert!(!has(&self.main, root));
+        self.soon("a removal", || !has(&self.feature, root));
+    }
+
+    /// Moves and removals through one mount; what is hidden in one worktree stays in the other.
+    #[track_caller]
+    fn shapes_arrive(&self) {
+        self.main.sh("mv 17528862001-told \"$A/conversations/\"");
+        let place = self.feature.point().join("17528832001-refactor-error-handling/conversations/17528862001-told");
+        self.soon("a move through the mount", || place.is_dir());
+        self.main.sh("rm -r \"$B\"");
+        self.soon("nothing else", || file(&self.feature, "$C").is_file());
+        assert_eq!(self.main.says(ids::B, "presence"), "local");
+        assert_eq!(self.feature.says(ids::B, "presence"), "projected");
+    }
+}
+
+/// The events of a conversation as a mount shows them.
+#[track_caller]
+fn file(m: &Mounted, name: &str) -> PathBuf {
+    m.point().join(m.sh(&format!("printf %s \"{name}\"")).stdout).join("events.json")
+}
+
+#[test]
+fn two_that_watch() {
+    let Some(pair) = Pair::new(&[], Duration::from_secs(1)) else { return };
+    pair.agree();
+}
+
+#[test]
+fn two_that_look_once_a_second() {
+    let Some(pair) = Pair::new(&["--poll"], Duration::from_millis(2_500)) else { return };
+    pair.agree();
+}
