@@ -10,7 +10,7 @@ use jp_store::ConversationId;
 use jp_store::disk::RealDisk;
 use jp_store::lock::Wait;
 use jp_store::store::{Store, Surroundings};
-use jp_tests::driver::{Done, Driver, InProcess, Memory, RealMount};
+use jp_tests::driver::{Driver, InProcess, Memory, RealMount};
 use jp_tests::{Place, Sample, TestEnv, Workspace, dirname, pretty, wait_for};
 use serde_json::{Value, json};
 

@@ -15,7 +15,9 @@ use jp_fs::node::ROOT;
 use jp_fs::teller;
 use jp_fs::vfs::{Attr, Lookup, Noticed, Rename, Rules, SetAttr, Vfs};
 use jp_store::disk::{Disk, Kind, RealDisk};
+use jp_store::lock::Wait;
 use jp_store::store::{Clock, Store, Surroundings};
+use jp_store::writer::Writer;
 
 use super::{Attributes, Done, Driver, Held, How};
 use crate::env::Workspace;
@@ -358,7 +360,11 @@ impl Driver for InProcess {
         self.forget_all();
         self.vfs.tend_drafts();
         self.vfs.keep_former();
-        self.vfs.writer().fold().unwrap_or_else(|error| panic!("cannot fold: {error}"));
+        let followed = self.vfs.writer().fold().and_then(|()| {
+            let real = real(&self.workspace, &self.disk, &self.clock)?;
+            real.uncover(&Wait::none())
+        });
+        followed.unwrap_or_else(|error| panic!("cannot end: {error}"));
         let vfs = begin(&self.workspace, self.rules, &self.disk, &self.backing, &self.clock);
         self.vfs = Rc::new(vfs.unwrap_or_else(|error| panic!("cannot begin again: {error}")));
     }
@@ -390,7 +396,15 @@ fn begin(
     backing: &Arc<dyn Backing>,
     clock: &Clock,
 ) -> Result<Vfs, FsError> {
-    let under = workspace.storage().join("conversations");
+    let real = real(workspace, disk, clock)?;
+    real.cover()?;
+    let (writer, _) = real.store().covered().writer()?;
+    let (outbox, _) = teller::post();
+    Vfs::new(writer, backing.clone(), under(workspace), rules, outbox)
+}
+
+/// The store with the workspace's own files in reach.
+fn real(workspace: &Workspace, disk: &Arc<dyn Disk>, clock: &Clock) -> Result<Writer, jp_store::Error> {
     let around = Surroundings {
         disk: disk.clone(),
         data_dir: Some(workspace.env().data()),
@@ -399,12 +413,12 @@ fn begin(
         clock: clock.clone(),
         covered: Arc::new(|_| false),
     };
-    let open = |covered| Store::open_with_work(around.clone(), workspace.root(), under.clone(), covered);
-    let (plain, _) = open(false)?.writer()?;
-    plain.import_all()?;
-    let (writer, _) = open(true)?.writer()?;
-    let (outbox, _) = teller::post();
-    Vfs::new(writer, backing.clone(), under, rules, outbox)
+    let store = Store::open_with_work(around, workspace.root(), under(workspace), false)?;
+    Ok(store.writer()?.0)
+}
+
+fn under(workspace: &Workspace) -> PathBuf {
+    workspace.storage().join("conversations")
 }
 
 fn read_all(vfs: &Vfs, number: u64) -> Result<Vec<u8>, FsError> {

@@ -36,7 +36,7 @@ pub(super) fn numbers(world: &mut World) {
     let paths = [A_PATH, B_PATH, D_PATH, ".archive", O_PATH, "17528832001-anna/conversations"];
     let files =
         paths.iter().flat_map(|path| ["", "/metadata.json", "/events.json"].map(|file| format!("{path}{file}")));
-    let mut ask = |world: &mut World| -> Vec<u64> {
+    let ask = |world: &mut World| -> Vec<u64> {
         let asked = files.clone().chain([join(B_PATH, "notes.md"), C_PATH.to_owned(), join(C_PATH, "events.json")]);
         asked.filter_map(|path| world.driver.stat(&path).ok()).map(|stat| stat.ino).collect()
     };
@@ -156,7 +156,7 @@ pub(super) fn read_only(world: &mut World) {
 
 pub(super) fn locked(world: &mut World) {
     let mark = world.workspace.env().root().join("held");
-    let script = format!("echo > {}; read line", mark.display());
+    let script = format!("echo > {}; read line; exit 0", mark.display());
     let held = world.workspace.call(&["lock", "run", &format!("jp-c{B}"), "--", "sh", "-c", &script]).start();
     wait_for("the lock to be held", LIMIT, || mark.exists());
     let before = world.store();
