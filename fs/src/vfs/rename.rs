@@ -10,6 +10,7 @@ use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::lock::Wait;
+use jp_store::scratch::is_scratch;
 
 use super::remove::absent;
 use super::save::Outcome;
@@ -242,6 +243,10 @@ impl Vfs {
         let text = name.to_str().ok_or(FsError::Refused("the name is not UTF-8"))?;
         if parse(text).is_none_or(|(other, _)| other != id) || !id.is_canonical_dirname(text) {
             return Err(FsError::Refused("the name has another id"));
+        }
+        if is_scratch(name) {
+            // Such a name leads to scratch, never to a conversation.
+            return Err(FsError::Refused("the name is a program's file of the moment"));
         }
         if at.is_of(id) {
             return Err(FsError::Invalid("beneath itself".to_owned()));
