@@ -97,7 +97,7 @@ impl Vfs {
             };
             self.look_after_shape(id)?;
         }
-        self.fresh.lock().insert(id, Fresh { maker: caller.process(), made: Default::default() });
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: false, made: Default::default() });
         self.note(&[Change::Show(id)])?;
         let natural = {
             let catalog = self.catalog.read();
@@ -120,7 +120,7 @@ impl Vfs {
         };
         self.write_note(id, &note)?;
         self.backing.make_dir(&dir, 0o755).context("make directory", &dir)?;
-        self.fresh.lock().insert(id, Fresh { maker: caller.process(), made: Default::default() });
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: true, made: Default::default() });
         self.insert_arrival(id, note);
         Ok(())
     }

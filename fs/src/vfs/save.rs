@@ -300,7 +300,7 @@ impl Vfs {
 
     /// Whether metadata says anything new about title, parent or origin: then names and the tree have to follow.
     fn changes_shape(&self, id: ConversationId, old: Option<&[u8]>, new: &[u8]) -> bool {
-        if self.catalog.read().is_given(id) {
+        if self.catalog.read().is_given(id) && !self.is_new(id) {
             return true;
         }
         let (Some(Ok(old)), Ok(new)) = (old.map(Meta::parse), Meta::parse(new)) else { return true };
@@ -318,13 +318,18 @@ impl Vfs {
             }
             (catalog.place(id).and_then(|(dir, _)| dir.parent()), catalog.tree_parent(id))
         };
-        if given != natural {
+        if given != natural && !self.is_new(id) {
             writer.reparent(guard, given)?;
             self.look_after_shape(id)?;
         }
         let stale = self.catalog.write().give(id, None);
         self.tell(stale);
         Ok(())
+    }
+
+    /// Whether it was taken in by this mount, for a program that is still at work on it.
+    fn is_new(&self, id: ConversationId) -> bool {
+        self.fresh.lock().get(&id).is_some_and(|fresh| fresh.new)
     }
 
     /// A draft that waited for a lock. If the store has moved on since it began, both were saved and the later one counts.
