@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
+use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::{CONVERSATIONS, Partition};
@@ -51,6 +52,7 @@ impl Vfs {
                 let _hold = self.hold(caller, &[&node])?;
                 self.make_way(&node)?;
                 let path = self.path(&node)?;
+                self.make_room(&node, Kind::Dir)?;
                 match self.backing.make_dir(&path, mode & 0o7777) {
                     // Hidden here, and there again from now on.
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
