@@ -64,7 +64,9 @@ pub(super) fn numbers(world: &mut World) {
     drop(held);
     // In place it is the same.
     world.driver.write(&path, &events("in place")).expect("written");
-    assert_eq!(world.driver.stat(&path).map(|stat| stat.ino), Ok(new));
+    if world.which != Which::Forgetful {
+        assert_eq!(world.driver.stat(&path).map(|stat| stat.ino), Ok(new));
+    }
     world.driver.remount();
     assert_eq!(
         world.driver.stat(&path).map(|stat| stat.ino),

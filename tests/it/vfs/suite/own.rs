@@ -152,6 +152,20 @@ pub(super) fn hidden_and_made_again(world: &mut World) {
     world.driver.write(&join(B_PATH, "dir/a"), b"A").expect("written");
     world.lists(&join(B_PATH, "dir"), &["a"]);
     assert_eq!((world.bytes(B, "dir/a"), world.bytes(B, "dir/b")), (b"A".to_vec(), b"b".to_vec()));
+    // A thing of another kind takes the name of what is hidden, and that is kept elsewhere.
+    world.driver.remove_all(&join(B_PATH, "dir")).expect("hidden");
+    world.driver.write(&join(B_PATH, "dir"), b"a file now").expect("written");
+    world.shows(&join(B_PATH, "dir"), b"a file now");
+    assert_eq!((world.bytes(B, "dir"), world.kept(B)), (b"a file now".to_vec(), vec![b"A".to_vec(), b"b".to_vec()]));
+    world.driver.unlink(&join(B_PATH, "dir")).expect("hidden");
+    world.driver.mkdir(&join(B_PATH, "dir")).expect("made");
+    assert_eq!(world.driver.stat(&join(B_PATH, "dir")).map(|stat| stat.kind), Ok(Kind::Dir));
+    world.lists(&join(B_PATH, "dir"), &[]);
+    assert!(world.kept(B).contains(&b"a file now".to_vec()));
+    world.driver.unlink(&notes).expect("hidden");
+    world.driver.symlink("events.json", &notes).expect("linked");
+    assert_eq!(world.driver.readlink(&notes).as_deref(), Ok("events.json"));
+    assert!(world.kept(B).contains(&b"other".to_vec()));
 }
 
 pub(super) fn names_that_are_too_long(world: &mut World) {

@@ -154,18 +154,18 @@ pub(super) fn former_names_and_those_who_claim_them(world: &mut World) {
     world.driver.write(&join(D_PATH, "metadata.json"), &metadata("Later", None)).expect("written");
     let later = name(D, "Later");
     world.sees("the old name is a link", |driver| driver.readlink(D_PATH).as_deref() == Ok(&later));
-    // A program called mv takes the name for free, so it can take it back.
+    // A program that asks for a name in order to take it is told that it is free.
     let point = world.workspace.storage().join("conversations");
     if world.driver.is_prompt() {
         let dir = world.workspace.env().root().join("bin");
         fs::create_dir(&dir).expect("made");
-        std::os::unix::fs::symlink("/bin/cat", dir.join("mv")).expect("linked");
-        let mut claimant = std::process::Command::new(dir.join("mv"))
+        std::os::unix::fs::symlink("/bin/cat", dir.join("git")).expect("linked");
+        let mut claimant = std::process::Command::new(dir.join("git"))
             .stdin(std::process::Stdio::piped())
             .spawn()
             .expect("there is a cat");
         let comm = format!("/proc/{}/comm", claimant.id());
-        wait_for("the program to be itself", LIMIT, || fs::read_to_string(&comm).is_ok_and(|name| name == "mv\n"));
+        wait_for("the program to be itself", LIMIT, || fs::read_to_string(&comm).is_ok_and(|name| name == "git\n"));
         let mut driver = InProcess::new(&world.workspace, Rules::default(), Memory::Short);
         driver.write(&join(&later, "metadata.json"), &metadata("Dora", None)).expect("written");
         driver.write(&join(D_PATH, "metadata.json"), &metadata("Later", None)).expect("written");
