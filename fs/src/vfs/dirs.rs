@@ -250,7 +250,17 @@ impl Vfs {
         }
         let guard = self.lock(caller, id)?;
         let writer = self.writer.on_behalf_of(caller.pid);
-        writer.adopt(&guard, &item.dir, item.parent)?;
+        if self.fresh.lock().contains_key(&id) {
+            // Whoever brings it goes on by the name it has chosen, from before others can see it in the store.
+            let place = (item.parent.map_or(Dir::top(item.partition), Dir::Of), item.name.clone());
+            let stale = self.catalog.write().give(id, Some(place));
+            self.tell(stale);
+        }
+        if let Err(error) = writer.adopt(&guard, &item.dir, item.parent) {
+            let stale = self.catalog.write().give(id, None);
+            self.tell(stale);
+            return Err(error.into());
+        }
         drop(guard);
         let path = self.note_path(id);
         if let Err(error) = self.backing.remove(&path) {
@@ -258,14 +268,6 @@ impl Vfs {
         }
         if item.partition == Partition::Archived {
             writer.archive(id, &Wait::none())?;
-        }
-        if self.fresh.lock().contains_key(&id) {
-            // Whoever brings it goes on by the name it has chosen.
-            let mut catalog = self.catalog.write();
-            let place = catalog.place(id).map(|(dir, name)| (dir, name.to_owned()));
-            let stale = catalog.give(id, place);
-            drop(catalog);
-            self.tell(stale);
         }
         self.look_after_shape(id)?;
         // What came before its parent can follow now.
