@@ -61,9 +61,15 @@ impl Vfs {
             return Err(FsError::NotEmpty);
         }
         match &node {
-            // It is listed when there is something in it, and can be entered anyway.
-            Node::Children(_) => {}
-            Node::Conversation(id) => self.hide(caller, *id)?,
+            // It is listed when there is something in it, and can be entered anyway. To whoever has it open it is gone, so
+            // what is entered from now on has another number.
+            Node::Children(_) => {
+                self.inodes.lock().unlinked(&node);
+            }
+            Node::Conversation(id) => {
+                self.hide(caller, *id)?;
+                self.inodes.lock().unlinked(&node);
+            }
             Node::Own(id, inner) => {
                 let _hold = self.hold(caller, &[&node])?;
                 let path = self.path(&node)?;
