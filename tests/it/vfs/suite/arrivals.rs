@@ -38,14 +38,21 @@ pub(super) fn known_is_shown_again(world: &mut World) {
     world.driver.remount();
     world.lists("", &[".archive", A_PATH, D_PATH, "17528872001-lena"]);
     // To whoever makes the directory it is empty, as any directory is that one makes.
+    // Somebody may still be in the one that was removed; what is made anew is another directory.
+    let inside = [B_PATH.to_owned(), join(B_PATH, "conversations")].map(|path| world.driver.hold(&path).expect("open"));
     world.driver.remove_all(B_PATH).expect("hidden");
     world.driver.mkdir(B_PATH).expect("shown");
     assert_eq!(world.driver.stat(&join(B_PATH, "notes.md")), Err(libc::ENOENT));
     assert_eq!(world.store(), before, "and the store keeps everything");
     world.driver.write(&join(B_PATH, "notes.md"), b"another note").expect("written");
     assert_eq!(world.bytes(B, "notes.md"), b"another note");
+    let dir = join(B_PATH, "conversations");
+    assert!(matches!(world.driver.mkdir(&dir), Ok(()) | Err(libc::EEXIST)));
+    world.driver.create(&join(&dir, "x.tmp")).expect("made");
+    drop(inside);
     let bytes = world.bytes(B, "events.json");
     world.driver.write(&join(B_PATH, "events.json"), &bytes).expect("written");
+    world.driver.unlink(&join(&dir, "x.tmp")).expect("removed");
     world.driver.remount();
     world.lists(B_PATH, &["base_config.json", "events.json", "metadata.json", "notes.md"]);
 }

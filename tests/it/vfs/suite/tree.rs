@@ -18,6 +18,7 @@ pub(super) fn parent_edited(world: &mut World) {
         let meta = json!({ "title": "Berta", "last_activated_at": "2026-01-01 00:00:00.0", "parent_id": parent });
         world.driver.write(&join(&path, "metadata.json"), &pretty(&meta)).expect("written");
         world.lists("", &[".archive", A_PATH, "17528842001-berta", D_PATH]);
+        world.gone(&format!("{D_PATH}/conversations/17528842001-berta"));
         assert_eq!(world.meta(B, "parent_id"), parent);
     }
 }
