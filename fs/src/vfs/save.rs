@@ -306,7 +306,9 @@ impl Vfs {
         let (Some(Ok(old)), Ok(new)) = (old.map(Meta::parse), Meta::parse(new)) else { return true };
         let shape =
             |meta: &Meta| (meta.title().map(ToOwned::to_owned), meta.parent(), meta.origin().map(str::to_owned));
-        shape(&old) != shape(&new) || matches!(new.parent(), Parent::Garbage(_))
+        // A change that was cut short may have left the name behind.
+        let named = self.item(id).is_ok_and(|item| item.name == *id.dirname(new.title()));
+        !named || shape(&old) != shape(&new) || matches!(new.parent(), Parent::Garbage(_))
     }
 
     /// A conversation that a program has put somewhere belongs there, whatever its file says or leaves out.
