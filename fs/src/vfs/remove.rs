@@ -32,8 +32,9 @@ impl Vfs {
         self.save_orphan(&node)?;
         match &node {
             Node::Managed(id, file) if !self.item(*id)?.pending => {
-                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
                 self.retire_draft(*id, *file)?;
+                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+                self.drop_draft(*id, *file)?;
             }
             Node::Own(id, inner) if !self.item(*id)?.pending => self.hide_own(*id, inner)?,
             node => {
@@ -109,6 +110,9 @@ impl Vfs {
             self.retire_draft(id, file)?;
         }
         self.note(&[Change::Hide(id)])?;
+        for file in ManagedFile::ALL {
+            self.drop_draft(id, file)?;
+        }
         let stale = self.catalog.write().give(id, None);
         self.tell(stale);
         Ok(())

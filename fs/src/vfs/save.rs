@@ -394,12 +394,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// What somebody saved and nobody committed is kept when its file goes.
+    /// What somebody saved and nobody committed is kept before its file goes, and the draft with it.
     pub(super) fn retire_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
         if let Some(draft) = self.draft(id, file).filter(|draft| !draft.bytes.is_empty()) {
             self.writer.keep(id, "removed-draft", file.name(), &draft.bytes)?;
         }
-        self.drop_draft(id, file)
+        Ok(())
     }
 
     fn draft_path(&self, id: ConversationId, file: ManagedFile) -> PathBuf {
