@@ -179,11 +179,23 @@ impl Vfs {
                 let Node::Managed(id, file) = managed else { return Err(FsError::Stale) };
                 let (old, new) = (self.read_whole(managed)?, self.read_whole(plain)?);
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
-                self.save(caller, guard, *id, *file, new)?;
-                let path = self.path(plain)?;
+                let (path, target) = (self.path(plain)?, self.path(managed)?);
+                let stored = self.backing.read_all(&target).ok();
+                // The old bytes are safe before the new ones take their place.
                 let beside = self.state.join("orphans").join(format!("swap-{}", self.number(plain)));
-                self.place_bytes(&path, &beside, &old)?;
+                self.place_bytes(&beside, &beside.with_extension("new"), &old)?;
+                let saved = self.save(caller, guard, *id, *file, new);
+                if saved.is_err() && self.backing.read_all(&target).ok() == stored {
+                    self.backing.remove(&beside).context("remove", &beside)?;
+                    return saved.map(drop);
+                }
+                let placed = self.backing.rename(&beside, &path).context("rename", &beside).map_err(cross);
+                if placed.is_err() {
+                    self.writer.keep(*id, "exchanged", file.name(), &old)?;
+                }
                 self.note_own(&path);
+                placed?;
+                saved?;
             }
         }
         self.inodes.lock().exchanged(one, other);
