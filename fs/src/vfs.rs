@@ -102,6 +102,8 @@ struct Sight {
 #[derive(Debug)]
 struct Fresh {
     maker: u32,
+    /// It is new, and was taken in where it was made; from then on its file says where it belongs.
+    new: bool,
     made: BTreeSet<PathBuf>,
 }
 

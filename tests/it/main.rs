@@ -38,5 +38,7 @@ mod story;
 mod tidy;
 // Hiding conversations from a worktree and showing them again.
 mod toggles;
+// The filesystem, in this process and through the kernel.
+mod vfs;
 // Worktrees and clones come and go; conversations stay.
 mod worktree;

@@ -5,7 +5,9 @@
 //! could not notice the store writing it wrongly.
 
 mod bulk;
+pub mod driver;
 mod env;
+mod fault_backing;
 mod fault_disk;
 mod fixture;
 mod mounted;
@@ -16,6 +18,7 @@ mod wait;
 
 pub use bulk::{Bulk, Layout, Random};
 pub use env::{Call, TestEnv, Workspace, jp_binary};
+pub use fault_backing::FaultBacking;
 pub use fault_disk::FaultDisk;
 pub use fixture::{copy_tree, fixture_store, repository, skip};
 pub use mounted::{Contents, LIMIT, Mounted, User, have, ids, is_alive, setting};

@@ -171,11 +171,17 @@ impl Vfs {
     }
 
     fn set_rest(&self, node: &Node, set: SetAttr) -> Result<()> {
+        // Whoever saves the file, or brings its draft to disk, writes down what it was like when they began.
+        let _room = match node {
+            Node::Managed(id, _) => Some(self.room(*id).lock_arc()),
+            _ => None,
+        };
         if let Node::Managed(id, file) = node
             && let Some(mtime) = set.mtime
             && let Some(draft) = self.drafts.lock().get_mut(&(*id, *file))
         {
             draft.changed = mtime;
+            draft.kept = false;
         }
         let path = match node {
             // Directories of conversations have neither a mode nor a time of their own.

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
+use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::{CONVERSATIONS, Partition};
@@ -52,6 +53,7 @@ impl Vfs {
                 let _hold = self.hold(caller, &[&node])?;
                 self.make_way(&node)?;
                 let path = self.path(&node)?;
+                self.make_room(&node, Kind::Dir)?;
                 match self.backing.make_dir(&path, mode & 0o7777) {
                     // Hidden here, and there again from now on.
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -98,7 +100,7 @@ impl Vfs {
             };
             self.look_after_shape(id)?;
         }
-        self.fresh.lock().insert(id, Fresh { maker: caller.process(), made: Default::default() });
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: false, made: Default::default() });
         self.note(&[Change::Show(id)])?;
         let natural = {
             let catalog = self.catalog.read();
@@ -121,7 +123,7 @@ impl Vfs {
         };
         self.write_note(id, &note)?;
         self.backing.make_dir(&dir, 0o755).context("make directory", &dir)?;
-        self.fresh.lock().insert(id, Fresh { maker: caller.process(), made: Default::default() });
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: true, made: Default::default() });
         self.insert_arrival(id, note);
         Ok(())
     }
@@ -249,7 +251,17 @@ impl Vfs {
         }
         let guard = self.lock(caller, id)?;
         let writer = self.writer.on_behalf_of(caller.pid);
-        writer.adopt(&guard, &item.dir, item.parent)?;
+        if self.fresh.lock().contains_key(&id) {
+            // Whoever brings it goes on by the name it has chosen, from before others can see it in the store.
+            let place = (item.parent.map_or(Dir::top(item.partition), Dir::Of), item.name.clone());
+            let stale = self.catalog.write().give(id, Some(place));
+            self.tell(stale);
+        }
+        if let Err(error) = writer.adopt(&guard, &item.dir, item.parent) {
+            let stale = self.catalog.write().give(id, None);
+            self.tell(stale);
+            return Err(error.into());
+        }
         drop(guard);
         let path = self.note_path(id);
         if let Err(error) = self.backing.remove(&path) {
@@ -257,14 +269,6 @@ impl Vfs {
         }
         if item.partition == Partition::Archived {
             writer.archive(id, &Wait::none())?;
-        }
-        if self.fresh.lock().contains_key(&id) {
-            // Whoever brings it goes on by the name it has chosen.
-            let mut catalog = self.catalog.write();
-            let place = catalog.place(id).map(|(dir, name)| (dir, name.to_owned()));
-            let stale = catalog.give(id, place);
-            drop(catalog);
-            self.tell(stale);
         }
         self.look_after_shape(id)?;
         // What came before its parent can follow now.

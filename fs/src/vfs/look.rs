@@ -100,7 +100,7 @@ impl Vfs {
 
     fn look_at_all_with(&self, sight: &mut Sight) -> Result<()> {
         let store = self.writer.store();
-        sight.books = self.books();
+        sight.books = self.books()?;
         let snapshot = store.snapshot()?;
         sight.mirror = snapshot.mirror.clone();
         sight.ledger = snapshot.ledger.clone();
@@ -216,7 +216,7 @@ impl Vfs {
 
     /// The mirror and the ledger, if they are not as they were seen.
     fn look_at_books_with(&self, sight: &mut Sight) -> Result<()> {
-        let books = self.books();
+        let books = self.books()?;
         if books == sight.books {
             return Ok(());
         }
@@ -283,7 +283,10 @@ impl Vfs {
     pub(super) fn note(&self, changes: &[Change]) -> Result<()> {
         let mut sight = self.sight.lock();
         self.writer.note(changes)?;
-        sight.books = self.books();
+        if let Ok(books) = self.books() {
+            // Otherwise they are news, and the next look reads them.
+            sight.books = books;
+        }
         let mut stale = Vec::new();
         for change in changes {
             change.apply(&mut sight.ledger);
@@ -301,11 +304,20 @@ impl Vfs {
     }
 
     /// How the books look: the mirror, the ledger, its journal.
-    fn books(&self) -> [Option<Mark>; 3] {
+    fn books(&self) -> Result<[Option<Mark>; 3]> {
         let layout = self.writer.store().layout();
-        let journal = layout.worktree_state().join("journal");
-        [layout.store.tree_file(), layout.projection_file(), journal]
-            .map(|path| self.backing.stat(&path).ok().as_ref().map(mark))
+        let mut books = [None; 3];
+        for (book, path) in
+            books.iter_mut().zip([layout.store.tree_file(), layout.projection_file(), layout.journal_file()])
+        {
+            *book = match self.backing.stat(&path) {
+                Ok(stat) => Some(mark(&stat)),
+                // One that cannot be looked at is not one that is not there.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error).context("look at", &path).map_err(Into::into),
+            };
+        }
+        Ok(books)
     }
 
     /// Something was missed: nothing that the kernel remembers can be relied on.

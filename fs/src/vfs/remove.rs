@@ -32,8 +32,9 @@ impl Vfs {
         self.save_orphan(&node)?;
         match &node {
             Node::Managed(id, file) if !self.item(*id)?.pending => {
-                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
                 self.retire_draft(*id, *file)?;
+                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+                self.drop_draft(*id, *file)?;
             }
             Node::Own(id, inner) if !self.item(*id)?.pending => self.hide_own(*id, inner)?,
             node => {
@@ -62,9 +63,15 @@ impl Vfs {
             return Err(FsError::NotEmpty);
         }
         match &node {
-            // It is listed when there is something in it, and can be entered anyway.
-            Node::Children(_) => {}
-            Node::Conversation(id) => self.hide(caller, *id)?,
+            // It is listed when there is something in it, and can be entered anyway. To whoever has it open it is gone, so
+            // what is entered from now on has another number.
+            Node::Children(_) => {
+                self.inodes.lock().unlinked(&node);
+            }
+            Node::Conversation(id) => {
+                self.hide(caller, *id)?;
+                self.inodes.lock().unlinked(&node);
+            }
             Node::Own(id, inner) => {
                 let _hold = self.hold(caller, &[&node])?;
                 let path = self.path(&node)?;
@@ -104,6 +111,9 @@ impl Vfs {
             self.retire_draft(id, file)?;
         }
         self.note(&[Change::Hide(id)])?;
+        for file in ManagedFile::ALL {
+            self.drop_draft(id, file)?;
+        }
         let stale = self.catalog.write().give(id, None);
         self.tell(stale);
         Ok(())

@@ -10,6 +10,7 @@ use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::lock::Wait;
+use jp_store::scratch::is_scratch;
 
 use super::remove::absent;
 use super::save::Outcome;
@@ -184,11 +185,23 @@ impl Vfs {
                 let Node::Managed(id, file) = managed else { return Err(FsError::Stale) };
                 let (old, new) = (self.read_whole(managed)?, self.read_whole(plain)?);
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
-                self.save(caller, guard, *id, *file, new)?;
-                let path = self.path(plain)?;
+                let (path, target) = (self.path(plain)?, self.path(managed)?);
+                let stored = self.backing.read_all(&target).ok();
+                // The old bytes are safe before the new ones take their place.
                 let beside = self.state.join("orphans").join(format!("swap-{}", self.number(plain)));
-                self.place_bytes(&path, &beside, &old)?;
+                self.place_bytes(&beside, &beside.with_extension("new"), &old)?;
+                let saved = self.save(caller, guard, *id, *file, new);
+                if saved.is_err() && self.backing.read_all(&target).ok() == stored {
+                    self.backing.remove(&beside).context("remove", &beside)?;
+                    return saved.map(drop);
+                }
+                let placed = self.backing.rename(&beside, &path).context("rename", &beside).map_err(cross);
+                if placed.is_err() {
+                    self.writer.keep(*id, "exchanged", file.name(), &old)?;
+                }
                 self.note_own(&path);
+                placed?;
+                saved?;
             }
         }
         self.inodes.lock().exchanged(one, other);
@@ -248,6 +261,10 @@ impl Vfs {
         let text = name.to_str().ok_or(FsError::Refused("the name is not UTF-8"))?;
         if parse(text).is_none_or(|(other, _)| other != id) || !id.is_canonical_dirname(text) {
             return Err(FsError::Refused("the name has another id"));
+        }
+        if is_scratch(name) {
+            // Such a name leads to scratch, never to a conversation.
+            return Err(FsError::Refused("the name is a program's file of the moment"));
         }
         if at.is_of(id) {
             return Err(FsError::Invalid("beneath itself".to_owned()));

@@ -300,13 +300,15 @@ impl Vfs {
 
     /// Whether metadata says anything new about title, parent or origin: then names and the tree have to follow.
     fn changes_shape(&self, id: ConversationId, old: Option<&[u8]>, new: &[u8]) -> bool {
-        if self.catalog.read().is_given(id) {
+        if self.catalog.read().is_given(id) && !self.is_new(id) {
             return true;
         }
         let (Some(Ok(old)), Ok(new)) = (old.map(Meta::parse), Meta::parse(new)) else { return true };
         let shape =
             |meta: &Meta| (meta.title().map(ToOwned::to_owned), meta.parent(), meta.origin().map(str::to_owned));
-        shape(&old) != shape(&new) || matches!(new.parent(), Parent::Garbage(_))
+        // A change that was cut short may have left the name behind.
+        let named = self.item(id).is_ok_and(|item| item.name == *id.dirname(new.title()));
+        !named || shape(&old) != shape(&new) || matches!(new.parent(), Parent::Garbage(_))
     }
 
     /// A conversation that a program has put somewhere belongs there, whatever its file says or leaves out.
@@ -318,13 +320,18 @@ impl Vfs {
             }
             (catalog.place(id).and_then(|(dir, _)| dir.parent()), catalog.tree_parent(id))
         };
-        if given != natural {
+        if given != natural && !self.is_new(id) {
             writer.reparent(guard, given)?;
             self.look_after_shape(id)?;
         }
         let stale = self.catalog.write().give(id, None);
         self.tell(stale);
         Ok(())
+    }
+
+    /// Whether it was taken in by this mount, for a program that is still at work on it.
+    fn is_new(&self, id: ConversationId) -> bool {
+        self.fresh.lock().get(&id).is_some_and(|fresh| fresh.new)
     }
 
     /// A draft that waited for a lock. If the store has moved on since it began, both were saved and the later one counts.
@@ -387,12 +394,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// What somebody saved and nobody committed is kept when its file goes.
+    /// What somebody saved and nobody committed is kept before its file goes, and the draft with it.
     pub(super) fn retire_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
         if let Some(draft) = self.draft(id, file).filter(|draft| !draft.bytes.is_empty()) {
             self.writer.keep(id, "removed-draft", file.name(), &draft.bytes)?;
         }
-        self.drop_draft(id, file)
+        Ok(())
     }
 
     fn draft_path(&self, id: ConversationId, file: ManagedFile) -> PathBuf {

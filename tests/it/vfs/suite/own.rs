@@ -1,0 +1,247 @@
+//! Files, directories and links of the user's own, and programs' scratch.
+
+use jp_store::disk::Kind;
+use jp_tests::driver::How;
+
+use super::super::*;
+
+pub(super) fn files_and_directories(world: &mut World) {
+    let at = |name: &str| join(D_PATH, name);
+    world.driver.create(&at("plan.md")).expect("made");
+    assert_eq!(world.driver.create(&at("plan.md")), Err(libc::EEXIST));
+    assert_eq!(world.bytes(D, "plan.md"), b"");
+    world.driver.write(&at("plan.md"), b"one two").expect("written");
+    world.driver.write_at(&at("plan.md"), 4, b"TWO three").expect("written");
+    world.driver.append(&at("plan.md"), b"!").expect("written");
+    assert_eq!(world.bytes(D, "plan.md"), b"one TWO three!");
+    world.driver.mkdir(&at("docs")).expect("made");
+    assert_eq!(world.driver.mkdir(&at("docs")), Err(libc::EEXIST));
+    world.driver.mkdir(&at("docs/deep")).expect("made");
+    world.driver.write(&at("docs/deep/events.json"), b"no document, and need not be").expect("written");
+    assert_eq!(world.bytes(D, "docs/deep/events.json"), b"no document, and need not be");
+    assert_eq!(world.driver.rename(&at("plan.md"), &at("docs/plan.md")), Ok(()));
+    assert_eq!(world.driver.rename(&at("docs"), &at("papers")), Ok(()));
+    assert_eq!(world.bytes(D, "papers/plan.md"), b"one TWO three!");
+    world.shows(&at("papers/deep/events.json"), b"no document, and need not be");
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json", "papers"]);
+    world.lists(&at("papers"), &["deep", "plan.md"]);
+    for (from, to, errno) in [
+        ("papers/plan.md", "papers/deep", libc::EISDIR),
+        ("papers/deep", "papers/plan.md", libc::ENOTDIR),
+        ("papers", "papers/deep/papers", libc::EINVAL),
+    ] {
+        assert_eq!(world.driver.rename(&at(from), &at(to)), Err(errno), "{from} to {to}");
+    }
+    world.driver.mkdir(&at("full")).expect("made");
+    world.driver.create(&at("full/x")).expect("made");
+    assert_eq!(world.driver.rename(&at("papers"), &at("full")), Err(libc::ENOTEMPTY));
+    assert_eq!(world.driver.rmdir(&at("papers")), Err(libc::ENOTEMPTY));
+    // Another program's conversations are not ours, even when they are called so.
+    world.driver.remount();
+    world.shows(&at("papers/plan.md"), b"one TWO three!");
+}
+
+pub(super) fn symlinks(world: &mut World) {
+    let link = join(D_PATH, "link");
+    world.driver.symlink("events.json", &link).expect("linked");
+    assert_eq!(world.driver.readlink(&link).as_deref(), Ok("events.json"));
+    assert_eq!(world.driver.read(&link), Ok(world.bytes(D, "events.json")));
+    assert_eq!(world.driver.stat(&link).map(|stat| (stat.kind, stat.size)), Ok((Kind::Link, 11)));
+    assert_eq!(fs::read_link(world.stored(D).join("link")).ok(), Some("events.json".into()));
+    world.driver.symlink("nowhere", &join(D_PATH, "broken")).expect("linked");
+    assert_eq!(world.driver.read(&join(D_PATH, "broken")), Err(libc::ENOENT));
+    assert_eq!(world.driver.symlink("x", &link), Err(libc::EEXIST));
+    assert_eq!(world.driver.symlink("x", &join(D_PATH, "events.json")), Err(libc::EEXIST));
+    assert_eq!(world.driver.readlink(&join(D_PATH, "events.json")), Err(libc::EINVAL));
+    assert_eq!(world.driver.symlink("x", "17528892001"), Err(libc::EPERM));
+    world.driver.rename(&link, &join(D_PATH, "renamed")).expect("renamed");
+    world.driver.unlink(&join(D_PATH, "broken")).expect("removed");
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json", "renamed"]);
+    // Emacs' lock is a link that points nowhere.
+    world.driver.symlink("ada@host.123:456", &join(D_PATH, ".#events.json")).expect("linked");
+    assert_eq!(world.driver.readlink(&join(D_PATH, ".#events.json")).as_deref(), Ok("ada@host.123:456"));
+    assert!(fs::symlink_metadata(world.stored(D).join(".#events.json")).is_err());
+    world.driver.unlink(&join(D_PATH, ".#events.json")).expect("removed");
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json", "renamed"]);
+}
+
+pub(super) fn across_conversations(world: &mut World) {
+    let notes = join(B_PATH, "notes.md");
+    world.driver.rename(&notes, &join(D_PATH, "notes.md")).expect("moved");
+    assert_eq!(world.bytes(D, "notes.md"), b"a note\n");
+    assert!(!world.stored(B).join("notes.md").exists());
+    world.gone(&notes);
+    world.driver.mkdir(&join(D_PATH, "dir")).expect("made");
+    world.driver.write(&join(D_PATH, "dir/x"), b"x").expect("written");
+    world.driver.rename(&join(D_PATH, "dir"), &join(C_PATH, "dir")).expect("moved");
+    assert_eq!(world.bytes(C, "dir/x"), b"x");
+    world.shows(&join(C_PATH, "dir/x"), b"x");
+    // A managed file of one over the same of another: its bytes are saved there, and hidden here.
+    let (from, to) = (join(D_PATH, "events.json"), join(C_PATH, "events.json"));
+    let bytes = world.bytes(D, "events.json");
+    world.driver.rename(&from, &to).expect("moved");
+    assert_eq!((world.bytes(C, "events.json"), world.bytes(D, "events.json")), (bytes.clone(), bytes.clone()));
+    world.gone(&from);
+    world.shows(&to, &bytes);
+    // Out of the way under a name of one's own, and back.
+    world.driver.rename(&to, &join(C_PATH, "old.json")).expect("moved");
+    assert_eq!(world.bytes(C, "old.json"), bytes);
+    world.driver.rename(&join(C_PATH, "old.json"), &from).expect("moved");
+    world.shows(&from, &bytes);
+    assert!(!world.stored(C).join("old.json").exists());
+    assert_eq!(world.bytes(D, "events.json"), bytes);
+}
+
+pub(super) fn scratch_never_enters_the_store(world: &mut World) {
+    let before = world.store();
+    let names =
+        [".events.json.swp", "4913", "events.json~", "#notes#", "x.tmp", ".goutputstream-1", ".DS_Store", "._x"];
+    for dir in [D_PATH, "", "17528832001-anna/conversations", ".archive"] {
+        for name in names {
+            let path = join(dir, name);
+            world.driver.create(&path).unwrap_or_else(|errno| panic!("{path}: {errno}"));
+            world.driver.write(&path, path.as_bytes()).expect("written");
+            assert_eq!(world.driver.read(&path).as_deref(), Ok(path.as_bytes()));
+        }
+        assert_eq!(world.store(), before, "scratch in {dir:?}");
+    }
+    world.driver.mkdir(&join(D_PATH, "dir.tmp")).expect("made");
+    world.driver.write(&join(D_PATH, "dir.tmp/inside"), b"inside").expect("written");
+    world.driver.remount();
+    assert_eq!(world.driver.read(&join(D_PATH, "dir.tmp/inside")).as_deref(), Ok(&b"inside"[..]));
+    for name in names {
+        let (path, to) = (join(D_PATH, name), join("", name));
+        assert_eq!(world.driver.read(&path).as_deref(), Ok(path.as_bytes()), "scratch survives");
+        world.driver.rename(&path, &to).expect("renamed");
+        assert_eq!(world.driver.read(&to).as_deref(), Ok(path.as_bytes()));
+        world.driver.unlink(&to).expect("removed");
+    }
+    assert_eq!(world.store(), before);
+    // Scratch that gets a proper name becomes a file, with everything in it.
+    world.driver.rename(&join(D_PATH, "dir.tmp"), &join(D_PATH, "dir")).expect("renamed");
+    assert_eq!(world.bytes(D, "dir/inside"), b"inside");
+    world.driver.rename(&join(D_PATH, "dir/inside"), &join(D_PATH, "inside~")).expect("renamed");
+    assert!(!world.stored(D).join("dir/inside").exists() && !world.stored(D).join("inside~").exists());
+    world.driver.create(&join(D_PATH, "dir/deep.tmp")).expect("made");
+    world.lists(&join(D_PATH, "dir"), &["deep.tmp"]);
+    assert!(!world.stored(D).join("dir/deep.tmp").exists());
+    assert_eq!(world.driver.rmdir(&join(D_PATH, "dir")), Err(libc::ENOTEMPTY));
+}
+
+pub(super) fn hidden_and_made_again(world: &mut World) {
+    let before = world.store();
+    let notes = join(B_PATH, "notes.md");
+    world.driver.unlink(&notes).expect("hidden");
+    world.gone(&notes);
+    assert_eq!(world.store(), before, "the store keeps it");
+    world.driver.remount();
+    assert_eq!(world.driver.stat(&notes), Err(libc::ENOENT));
+    world.driver.create(&notes).expect("made again");
+    world.driver.write(&notes, b"other").expect("written");
+    world.shows(&notes, b"other");
+    assert_eq!(world.bytes(B, "notes.md"), b"other");
+    // A directory with what it hides.
+    world.driver.mkdir(&join(B_PATH, "dir")).expect("made");
+    world.driver.write(&join(B_PATH, "dir/a"), b"a").expect("written");
+    world.driver.write(&join(B_PATH, "dir/b"), b"b").expect("written");
+    world.driver.remove_all(&join(B_PATH, "dir")).expect("hidden");
+    world.gone(&join(B_PATH, "dir"));
+    assert_eq!((world.bytes(B, "dir/a"), world.bytes(B, "dir/b")), (b"a".to_vec(), b"b".to_vec()));
+    world.driver.mkdir(&join(B_PATH, "dir")).expect("made again");
+    world.lists(&join(B_PATH, "dir"), &[]);
+    world.driver.write(&join(B_PATH, "dir/a"), b"A").expect("written");
+    world.lists(&join(B_PATH, "dir"), &["a"]);
+    assert_eq!((world.bytes(B, "dir/a"), world.bytes(B, "dir/b")), (b"A".to_vec(), b"b".to_vec()));
+    // A thing of another kind takes the name of what is hidden, and that is kept elsewhere.
+    world.driver.remove_all(&join(B_PATH, "dir")).expect("hidden");
+    world.driver.write(&join(B_PATH, "dir"), b"a file now").expect("written");
+    world.shows(&join(B_PATH, "dir"), b"a file now");
+    assert_eq!((world.bytes(B, "dir"), world.kept(B)), (b"a file now".to_vec(), vec![b"A".to_vec(), b"b".to_vec()]));
+    world.driver.unlink(&join(B_PATH, "dir")).expect("hidden");
+    world.driver.mkdir(&join(B_PATH, "dir")).expect("made");
+    assert_eq!(world.driver.stat(&join(B_PATH, "dir")).map(|stat| stat.kind), Ok(Kind::Dir));
+    world.lists(&join(B_PATH, "dir"), &[]);
+    assert!(world.kept(B).contains(&b"a file now".to_vec()));
+    world.driver.unlink(&notes).expect("hidden");
+    world.driver.symlink("events.json", &notes).expect("linked");
+    assert_eq!(world.driver.readlink(&notes).as_deref(), Ok("events.json"));
+    assert!(world.kept(B).contains(&b"other".to_vec()));
+}
+
+pub(super) fn names_that_are_too_long(world: &mut World) {
+    let (most, more) = ("x".repeat(255), "x".repeat(256));
+    world.driver.write(&join(D_PATH, &most), b"x").expect("written");
+    assert_eq!(world.bytes(D, &most), b"x");
+    let long = join(D_PATH, &more);
+    assert_eq!(world.driver.create(&long), Err(libc::ENAMETOOLONG));
+    assert_eq!(world.driver.mkdir(&long), Err(libc::ENAMETOOLONG));
+    assert_eq!(world.driver.stat(&long), Err(libc::ENAMETOOLONG));
+    assert_eq!(world.driver.unlink(&long), Err(libc::ENAMETOOLONG));
+    assert_eq!(world.driver.rename(&join(D_PATH, &most), &long), Err(libc::ENAMETOOLONG));
+    assert_eq!(world.driver.symlink("x", &long), Err(libc::ENAMETOOLONG));
+    assert_eq!(world.driver.rename(D_PATH, &format!("17528862001-{more}")), Err(libc::ENAMETOOLONG));
+    // A title may be longer than any name.
+    let title = "long words ".repeat(40);
+    world.driver.write(&join(D_PATH, "metadata.json"), &metadata(&title, None)).expect("written");
+    let short = name(D, &title);
+    assert!(short.len() < 255);
+    world.sees("the name is cut", |driver| driver.stat(&short).is_ok());
+    assert_eq!(world.meta(D, "title"), json!(title));
+}
+
+pub(super) fn no_replace_and_exchange(world: &mut World) {
+    let at = |name: &str| join(D_PATH, name);
+    world.driver.write(&at("one"), b"one").expect("written");
+    world.driver.write(&at("two"), b"two").expect("written");
+    assert_eq!(world.driver.rename_how(&at("one"), &at("two"), How::NoReplace), Err(libc::EEXIST));
+    assert_eq!(world.driver.rename_how(&at("one"), &at("events.json"), How::NoReplace), Err(libc::EEXIST));
+    world.driver.rename_how(&at("one"), &at("three"), How::NoReplace).expect("the name is free");
+    world.driver.rename_how(&at("two"), &at("three"), How::Exchange).expect("exchanged");
+    assert_eq!((world.bytes(D, "two"), world.bytes(D, "three")), (b"one".to_vec(), b"two".to_vec()));
+    world.shows(&at("two"), b"one");
+    assert_eq!(world.driver.rename_how(&at("two"), &at("nothing"), How::Exchange), Err(libc::ENOENT));
+    // With a managed file it is a save, and the old bytes are under the other name.
+    let (old, new) = (world.bytes(D, "events.json"), events("exchanged"));
+    for other in ["new.json", "new.json.tmp"] {
+        world.driver.write(&at(other), &new).expect("written");
+        world.driver.write(&at("events.json"), &old).expect("written");
+        world.driver.rename_how(&at(other), &at("events.json"), How::Exchange).expect("exchanged");
+        assert_eq!(world.bytes(D, "events.json"), new);
+        world.shows(&at("events.json"), &new);
+        world.shows(&at(other), &old);
+        world.driver.rename_how(&at("events.json"), &at(other), How::Exchange).expect("and back");
+        assert_eq!(world.bytes(D, "events.json"), old);
+        world.shows(&at(other), &new);
+    }
+    let managed = world.driver.rename_how(&at("events.json"), &at("metadata.json"), How::Exchange);
+    assert_eq!(managed, Err(libc::EINVAL));
+    assert_eq!(world.driver.rename_how(A_PATH, D_PATH, How::Exchange), Err(libc::EINVAL));
+    // The kernel looks at names first.
+    let taken = world.driver.rename_how(D_PATH, A_PATH, How::NoReplace);
+    assert!(matches!(taken, Err(libc::EEXIST | libc::EPERM)), "{taken:?}");
+    assert_eq!(world.bytes(D, "events.json"), old);
+}
+
+pub(super) fn at_the_top(world: &mut World) {
+    world.driver.write(".gitignore", b"*.log\n").expect("written");
+    world.lists("", &[".archive", ".gitignore", A_PATH, D_PATH]);
+    assert!(!world.workspace.silo().join("conversations/.gitignore").exists());
+    world.driver.remount();
+    world.shows(".gitignore", b"*.log\n");
+    world.driver.rename(".gitignore", ".gitattributes").expect("renamed");
+    world.lists("", &[".archive", ".gitattributes", A_PATH, D_PATH]);
+    world
+        .driver
+        .rename(".gitattributes", &join(D_PATH, "attributes"))
+        .or_else(|errno| {
+            // The two may be on different filesystems.
+            if errno == libc::EXDEV { Ok(()) } else { Err(errno) }
+        })
+        .expect("moved");
+    assert_eq!(world.driver.mkdir("dir"), Err(libc::EPERM));
+    // What the real tool leaves there is nobody's business.
+    fs::write(world.stored(D).join("QUERY_MESSAGE.md"), "next").expect("written");
+    world.driver.look();
+    assert_eq!(world.driver.stat(&join(D_PATH, "QUERY_MESSAGE.md")), Err(libc::ENOENT));
+    assert_eq!(world.driver.create(&join(D_PATH, "QUERY_MESSAGE.md")), Err(libc::EPERM));
+}
