@@ -39,7 +39,7 @@ impl Vfs {
         check_name(from.1)?;
         check_name(to.1)?;
         let (old_dir, new_dir) = (self.node(from.0)?, self.node(to.0)?);
-        let source = self.find(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
+        let source = self.find_known(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
         let kind = self.attr_of(&source).map_err(absent)?.kind;
         if let Node::Conversation(id) = source {
             return match (how, &new_dir) {

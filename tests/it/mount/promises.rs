@@ -158,7 +158,7 @@ with open(sys.argv[1], \"w\") as file:
 
         m.sh("echo '{ also broken' > \"$A/x.tmp\"
               if mv \"$A/x.tmp\" \"$A/metadata.json\" 2> \"$T/told\"; then echo 'mv says that it is saved'; exit 1; fi
-              grep -q 'Invalid argument' \"$T/told\"; { cat \"$A/x.tmp\" \"$A/metadata.json\" 2> /dev/null || true; } | grep 'also broken'");
+              { cat \"$A/x.tmp\" \"$A/metadata.json\" 2> /dev/null || true; } | grep 'also broken'");
         assert_eq!(m.store(), before);
 
         put(m, "new.json", &said("strictly", 100));
