@@ -15,6 +15,8 @@ pub(crate) struct Mount {
     pub(crate) point: PathBuf,
     pub(crate) kind: String,
     pub(crate) source: OsString,
+    /// The number of its device, by which the kernel keeps its connections apart.
+    pub(crate) device: u64,
 }
 
 impl Mount {
@@ -59,12 +61,13 @@ pub(crate) fn parse(list: &[u8]) -> Vec<Mount> {
 
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let point = unescape(fields.nth(4)?);
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?.1.parse().ok()?;
+    let point = unescape(fields.nth(1)?);
     // Any number of optional fields lies between the options and the dash.
     fields.find(|field| *field == b"-")?;
     let kind = String::from_utf8(unescape(fields.next()?)).ok()?;
     let source = OsString::from_vec(unescape(fields.next()?));
-    Some(Mount { point: OsString::from_vec(point).into(), kind, source })
+    Some(Mount { point: OsString::from_vec(point).into(), kind, source, device })
 }
 
 /// The kernel writes blanks, newlines and backslashes as a backslash and three octal digits.

@@ -206,13 +206,13 @@ enum Probe {
     Silent,
 }
 
-/// Looks at a mount point from a thread that may hang.
+/// Asks a mount something that the kernel cannot answer from memory, from a thread that may hang.
 fn probe(point: &Path) -> Probe {
     let (send, receive) = mpsc::channel();
     let point = point.to_owned();
-    std::thread::spawn(move || send.send(fs::symlink_metadata(point).map(drop)));
+    std::thread::spawn(move || send.send(nix::sys::statvfs::statvfs(&point).map(drop)));
     match receive.recv_timeout(ANSWER) {
-        Ok(Err(error)) if error.raw_os_error() == Some(nix::errno::Errno::ENOTCONN as i32) => Probe::Dead,
+        Ok(Err(nix::errno::Errno::ENOTCONN | nix::errno::Errno::ECONNABORTED)) => Probe::Dead,
         Ok(_) => Probe::Answers,
         Err(_) => Probe::Silent,
     }
@@ -237,11 +237,26 @@ pub(crate) fn detach(point: &Path, lazy: bool) -> Result<()> {
     }
 }
 
+/// Lets go of everybody who waits for an answer that will not come. The kernel does that by itself once the last thread of
+/// the daemon is gone; one that was telling the kernel something may in turn be waiting for them. What cannot be done here
+/// leaves them waiting, and the mount goes all the same. Says whether the mount is gone with it.
+fn cut_off(point: &Path) -> bool {
+    let mounts = mountinfo::read();
+    let Some(mount) = mountinfo::at(&mounts, point) else { return false };
+    let switch = format!("/sys/fs/fuse/connections/{}/abort", mount.device);
+    if fs::write(&switch, "1").is_ok() {
+        return false;
+    }
+    umount2(point, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW).is_ok()
+}
+
 /// Clears away a dead mount and what its daemon left behind.
 pub(crate) fn clear(point: &Path, known: Option<&Known>) -> Result<()> {
     // Dead ones can lie over each other, and a live one of another store over them.
     while matches!(standing(point, known), Standing::Dead) {
-        detach(point, true)?;
+        if !cut_off(point) {
+            detach(point, true)?;
+        }
     }
     if let Some(known) = known {
         known.state.forget();

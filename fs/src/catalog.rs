@@ -351,13 +351,11 @@ impl Catalog {
             }
             for (dir, had) in around {
                 if had != self.has_children(dir) {
+                    // The name can be entered either way; only the listing it stands in changes.
                     match dir {
                         Dir::Root => {}
-                        Dir::Archive => push(Stale::Name(Node::Children(Dir::Root), ARCHIVE.into())),
-                        Dir::Of(parent) => {
-                            push(Stale::Name(Node::Conversation(parent), CONVERSATIONS.into()));
-                            push(Stale::Content(Node::Conversation(parent)));
-                        }
+                        Dir::Archive => push(Stale::Content(Node::Children(Dir::Root))),
+                        Dir::Of(parent) => push(Stale::Content(Node::Conversation(parent))),
                     }
                 }
             }

@@ -182,13 +182,13 @@ impl Session {
         let watching = watch.is_watching();
         let rules =
             Rules { read_only: options.read_only, all: options.all, strict: options.strict, xattrs: options.xattrs };
-        let vfs = Vfs::new(writer, Arc::new(RealBacking), ground.reached.clone(), rules, outbox.clone()).map_err(
-            |error| match error {
-                crate::error::FsError::Store(error) => Error::Store(error),
-                error => Error::Refused(error.to_string()),
-            },
-        )?;
+        let vfs =
+            Vfs::new(writer, Arc::new(RealBacking), ground.reached.clone(), rules, outbox.clone()).map_err(refusal)?;
         let vfs = Arc::new(vfs);
+        if !watching {
+            // What later looks are compared with, from before the kernel can remember anything.
+            vfs.look_around().map_err(refusal)?;
+        }
         let served = fuse::mount(vfs.clone(), point, options).map_err(io("mount on"))?;
         let (ended, ending) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
         let kernel = fuse::Told(served.notifier());
@@ -273,6 +273,13 @@ impl Session {
             Some(real) => Ok(real.uncover(wait)?.kept),
             None => Ok(Vec::new()),
         }
+    }
+}
+
+fn refusal(error: crate::error::FsError) -> Error {
+    match error {
+        crate::error::FsError::Store(error) => Error::Store(error),
+        error => Error::Refused(error.to_string()),
     }
 }
 

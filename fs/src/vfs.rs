@@ -4,7 +4,7 @@
 //! # Locks
 //!
 //! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `fresh`,
-//! `touched`, `listings`, `echo`) last, for a moment each and never one inside another. What goes stale is handed to a thread
+//! `touched`, `listings`, `echo`, `aware`) last, for a moment each and never one inside another. What goes stale is handed to a thread
 //! of its own, so that no lock is held while the kernel is told.
 
 mod attr;
@@ -19,10 +19,11 @@ mod save;
 mod xattr;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
 use jp_store::ConversationId;
 use jp_store::error::Context as _;
@@ -83,6 +84,7 @@ pub struct Vfs {
     touched: Mutex<HashMap<Node, i64>>,
     listings: Mutex<LruCache<u64, Arc<Vec<Listed>>>>,
     echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
+    aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
     sight: Mutex<Sight>,
 }
 
@@ -107,6 +109,16 @@ struct Fresh {
 
 /// What the names of old bytes begin with while an exchange lasts.
 const SWAP: &str = "swap-";
+
+/// As long as this lives, the kernel knows of a name by itself.
+struct Aware<'a>(&'a Vfs);
+
+impl Drop for Aware<'_> {
+    fn drop(&mut self) {
+        let this = thread::current().id();
+        self.0.aware.lock().retain(|(by, ..)| *by != this);
+    }
+}
 
 /// Tells one state of a file from another.
 type Mark = (u64, u64, i64);
@@ -143,6 +155,7 @@ impl Vfs {
             touched: Mutex::default(),
             listings: Mutex::new(LruCache::new(NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN))),
             echo: Mutex::default(),
+            aware: Mutex::default(),
             sight: Mutex::default(),
         };
         vfs.prepare()?;
@@ -302,12 +315,25 @@ impl Vfs {
         let now = self.now();
         let mut touched = self.touched.lock();
         for stale in &stale {
-            if let Stale::Name(dir, _) = stale {
+            if let Stale::Name(dir, _) | Stale::Content(dir @ (Node::Children(_) | Node::Conversation(_))) = stale {
                 touched.insert(dir.clone(), now);
             }
         }
         drop(touched);
-        self.outbox.send(stale);
+        let this = thread::current().id();
+        let aware = self.aware.lock().clone();
+        let news = stale.into_iter().filter(|stale| match stale {
+            Stale::Name(dir, name) => !aware.iter().any(|(by, at, known)| *by == this && at == dir && known == name),
+            Stale::Content(_) => true,
+        });
+        self.outbox.send(news.collect());
+    }
+
+    /// The kernel itself is about to change this name, in the request that this thread is answering: it need not be told.
+    /// Telling would also have to wait until the request is answered, because the kernel holds the directory.
+    fn aware(&self, dir: &Node, name: &OsStr) -> Aware<'_> {
+        self.aware.lock().push((thread::current().id(), dir.clone(), name.to_owned()));
+        Aware(self)
     }
 
     /// A file of the store looks like this by our own doing: when the watch tells of it, that is no news.

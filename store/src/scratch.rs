@@ -15,7 +15,10 @@ pub fn is_scratch(name: &OsStr) -> bool {
     let probe = name == b"4913";
     let swap = has(".", "") && matches!(name, [.., b'.', b's', b'w', b'a'..=b'p']);
     let emacs = has(".#", "") || has("#", "#");
-    let editors = has("", "~") || has(".goutputstream-", "") || name.windows(6).any(|part| part == b"___jb_") || has(".", ".kate-swp");
+    let editors = has("", "~")
+        || has(".goutputstream-", "")
+        || name.windows(6).any(|part| part == b"___jb_")
+        || has(".", ".kate-swp");
     let saves = has("", ".tmp") || has("", ".swx") || has(".nfs", "");
     let mac = name == b".DS_Store" || has("._", "");
     probe || swap || emacs || editors || saves || mac
@@ -37,7 +40,15 @@ mod tests {
             true,
         );
         check(
-            &["events.json.tmp", ".goutputstream-X1Y2Z3", "___jb_tmp___", "x.json___jb_old___", ".DS_Store", "._notes.md", ".nfs0001"],
+            &[
+                "events.json.tmp",
+                ".goutputstream-X1Y2Z3",
+                "___jb_tmp___",
+                "x.json___jb_old___",
+                ".DS_Store",
+                "._notes.md",
+                ".nfs0001",
+            ],
             true,
         );
         check(

@@ -45,6 +45,7 @@ impl Vfs {
         if self.is_there(caller, &dir, name)? {
             return Err(FsError::Exists);
         }
+        let _aware = self.aware(&dir, name);
         let node = match &dir {
             Node::Children(at) => Node::Conversation(self.make_conversation(caller, *at, name)?),
             dir => {

@@ -64,25 +64,29 @@ impl Vfs {
     /// The node a name stands for, whether or not there is a file behind it, and whether the kernel may remember the
     /// answer.
     pub(super) fn find(&self, caller: Caller, dir: &Node, name: &OsStr) -> Result<(Option<Node>, bool)> {
+        let masked = match dir {
+            Node::Conversation(id) => self.is_masked(caller, *id, Path::new(name)),
+            Node::Own(id, inner) => self.is_masked(caller, *id, &inner.join(name)),
+            _ => false,
+        };
+        if masked {
+            return Ok((None, false));
+        }
+        self.find_known(caller, dir, name)
+    }
+
+    /// The same for a name that the kernel has seen: whoever made the directory may have learnt of it from before.
+    pub(super) fn find_known(&self, caller: Caller, dir: &Node, name: &OsStr) -> Result<(Option<Node>, bool)> {
         match dir {
             Node::Children(at) => Ok(self.find_child(caller, *at, name)),
             Node::Conversation(id) => {
                 self.shown(*id)?;
-                if self.is_masked(caller, *id, Path::new(name)) {
-                    return Ok((None, false));
-                }
                 if name == CONVERSATIONS {
                     return Ok((Some(Node::Children(Dir::Of(*id))), true));
                 }
                 Ok((self.inside(*id, PathBuf::from(name)), true))
             }
-            Node::Own(id, inner) => {
-                let inner = inner.join(name);
-                match self.is_masked(caller, *id, &inner) {
-                    true => Ok((None, false)),
-                    false => Ok((self.inside(*id, inner), true)),
-                }
-            }
+            Node::Own(id, inner) => Ok((self.inside(*id, inner.join(name)), true)),
             Node::Scratch(home, inner) => Ok((Some(Node::Scratch(*home, inner.join(name))), true)),
             Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => Err(FsError::NotDir),
         }

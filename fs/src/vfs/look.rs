@@ -9,7 +9,7 @@ use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
-use jp_store::layout::{CONVERSATIONS, Partition};
+use jp_store::layout::Partition;
 use jp_store::meta::Meta;
 use jp_store::presence::Projection;
 use jp_store::reconcile::ManagedFile;
@@ -268,8 +268,14 @@ impl Vfs {
             Some(above) if !above.as_os_str().is_empty() => Node::Own(id, above.to_owned()),
             Some(_) | None => Node::Conversation(id),
         };
-        let mut stale = vec![Stale::Name(dir.clone(), name.to_owned()), Stale::Content(dir)];
-        stale.extend(self.inside(id, inner.to_owned()).map(Stale::Content));
+        let mut stale = vec![Stale::Content(dir.clone())];
+        let node = self.inside(id, inner.to_owned());
+        let known = node.as_ref().is_some_and(|node| self.known(node).is_some());
+        if known != now.is_some() {
+            // It came or went; otherwise the name stands for what it stood for.
+            stale.push(Stale::Name(dir, name.to_owned()));
+        }
+        stale.extend(node.map(Stale::Content));
         Ok(stale)
     }
 
@@ -320,7 +326,6 @@ impl Vfs {
         let catalog = self.catalog.read();
         for id in catalog.ids() {
             stale.push(Stale::Content(Node::Conversation(id)));
-            stale.push(Stale::Name(Node::Conversation(id), CONVERSATIONS.into()));
             for file in ManagedFile::ALL {
                 stale.push(Stale::Name(Node::Conversation(id), file.name().into()));
                 stale.push(Stale::Content(Node::Managed(id, file)));

@@ -21,7 +21,7 @@ impl Vfs {
         self.writable()?;
         check_name(name)?;
         let dir = self.node(parent)?;
-        let node = self.find(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
+        let node = self.find_known(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
         if self.attr_of(&node).map_err(absent)?.kind == Kind::Dir {
             return Err(FsError::IsDir);
         }
@@ -52,10 +52,11 @@ impl Vfs {
         self.writable()?;
         check_name(name)?;
         let dir = self.node(parent)?;
-        let node = self.find(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
+        let node = self.find_known(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
         if self.attr_of(&node).map_err(absent)?.kind != Kind::Dir {
             return Err(FsError::NotDir);
         }
+        let _aware = self.aware(&dir, name);
         let number = self.number(&node);
         // `.` and `..` are always there.
         if self.list(number, 0)?.len() > 2 {

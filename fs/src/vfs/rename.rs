@@ -39,13 +39,19 @@ impl Vfs {
         check_name(from.1)?;
         check_name(to.1)?;
         let (old_dir, new_dir) = (self.node(from.0)?, self.node(to.0)?);
-        let source = self.find(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
+        let source = self.find_known(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
         let kind = self.attr_of(&source).map_err(absent)?.kind;
         if let Node::Conversation(id) = source {
             return match (how, &new_dir) {
                 (Rename::Exchange, _) => Err(FsError::Invalid("only files change places".to_owned())),
                 (_, Node::Children(at)) => {
+                    let aware = (self.aware(&old_dir, from.1), self.aware(&new_dir, to.1));
                     self.move_conversation(caller, id, *at, to.1)?;
+                    drop(aware);
+                    if self.catalog.read().place(id).is_none_or(|place| place != (*at, to.1)) {
+                        // The kernel believes in the name that it was told to rename to.
+                        self.tell(vec![Stale::Name(new_dir.clone(), to.1.to_owned())]);
+                    }
                     self.touch(&old_dir);
                     self.touch(&new_dir);
                     Ok(())
@@ -298,8 +304,6 @@ impl Vfs {
         }
         drop(catalog);
         self.keep_former();
-        // The kernel believes in the name that it was told to rename to.
-        self.tell(vec![Stale::Name(Node::Children(at), name.to_owned())]);
         Ok(())
     }
 

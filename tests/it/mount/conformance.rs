@@ -34,7 +34,7 @@ fn fails_only_where_it_says_so() {
         GROUPS.join(" ")
     );
     let output = mounted.sh(&script);
-    let output = String::from_utf8_lossy(&output.stdout);
+    let output = output.stdout;
     let outcome = |word: &str| -> BTreeSet<String> {
         let lines = output.lines().filter(|line| line.split_whitespace().nth(1) == Some(word));
         lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
