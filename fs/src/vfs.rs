@@ -107,6 +107,9 @@ struct Fresh {
     made: BTreeSet<PathBuf>,
 }
 
+/// What the names of old bytes begin with while an exchange lasts.
+const SWAP: &str = "swap-";
+
 /// As long as this lives, the kernel knows of a name by itself.
 struct Aware<'a>(&'a Vfs);
 
@@ -201,10 +204,29 @@ impl Vfs {
         }
         let orphans = self.state.join("orphans");
         for (name, _) in self.backing.list(&orphans).context("list", &orphans)? {
-            let path = orphans.join(name);
+            let path = orphans.join(&name);
+            self.keep_swap(&name, &path)?;
             self.backing.remove(&path).context("remove", &path)?;
         }
         Ok(())
+    }
+
+    /// The old bytes of an exchange that was cut short, unless the store still has them.
+    fn keep_swap(&self, name: &OsStr, path: &Path) -> Result<()> {
+        let found = name.to_str().and_then(|name| name.strip_prefix(SWAP)?.split_once('-'));
+        let Some((id, file)) =
+            found.and_then(|(id, file)| Some((crate::catalog::parse(id)?.0, ManagedFile::from_name(file)?)))
+        else {
+            return Ok(());
+        };
+        let bytes = self.backing.read_all(path).context("read", path)?;
+        let known = self.writer.store().snapshot()?.get(id).and_then(|found| Some(found.store.clone()?.dir));
+        let stored = known.and_then(|dir| self.backing.read_all(&dir.join(file.name())).ok());
+        if stored.as_ref() == Some(&bytes) {
+            Ok(())
+        } else {
+            Ok(self.writer.keep(id, "exchanged", file.name(), &bytes)?)
+        }
     }
 
     /// The time, in nanoseconds since the epoch.

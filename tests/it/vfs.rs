@@ -8,6 +8,7 @@ use std::time::Duration;
 use jp_fs::vfs::Rules;
 use jp_store::ConversationId;
 use jp_store::disk::RealDisk;
+use jp_store::journal::Change;
 use jp_store::lock::Wait;
 use jp_store::store::{Store, Surroundings};
 use jp_tests::driver::{Driver, InProcess, Memory, RealMount};
@@ -246,6 +247,16 @@ fn write_sample(workspace: &Workspace) {
         let guard = writer.lock(id(n), &Wait::none()).expect("nobody holds it");
         writer.sync(&guard).expect("both copies agree");
     }
+}
+
+/// The same in the store alone: meant to be shown, with nothing beneath the tree. Made quickly, for those who make many.
+fn write_bare_sample(workspace: &Workspace) {
+    for sample in samples() {
+        sample.mtime(BEFORE).write(workspace, Place::User);
+    }
+    fs::create_dir_all(workspace.storage().join("conversations")).expect("a workspace takes a directory");
+    let (writer, _) = open(workspace, true).writer().expect("the store can be written");
+    writer.note(&[A, B, C, D, O].map(|n| Change::Show(id(n)))).expect("noted");
 }
 
 /// Metadata of a new conversation.

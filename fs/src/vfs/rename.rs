@@ -14,7 +14,7 @@ use jp_store::scratch::is_scratch;
 
 use super::remove::absent;
 use super::save::Outcome;
-use super::{Vfs, check_name};
+use super::{SWAP, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::{Former, Stale, parse};
 use crate::error::{FsError, Result};
@@ -188,7 +188,7 @@ impl Vfs {
                 let (path, target) = (self.path(plain)?, self.path(managed)?);
                 let stored = self.backing.read_all(&target).ok();
                 // The old bytes are safe before the new ones take their place.
-                let beside = self.state.join("orphans").join(format!("swap-{}", self.number(plain)));
+                let beside = self.state.join("orphans").join(format!("{SWAP}{}-{}", id.deciseconds(), file.name()));
                 self.place_bytes(&beside, &beside.with_extension("new"), &old)?;
                 let saved = self.save(caller, guard, *id, *file, new);
                 if saved.is_err() && self.backing.read_all(&target).ok() == stored {

@@ -96,7 +96,16 @@ impl Vfs {
         let before = self.draft(id, file);
         let mut draft = self.begin_draft(id, file)?;
         draft.replace(bytes, self.now());
-        let outcome = self.settle(caller, guard, id, file, draft, before)?;
+        let settled = self.settle(caller, guard, id, file, draft, before.clone());
+        if let Err(FsError::Busy) = settled {
+            // The bytes are still where they came from, so nothing needs to wait.
+            let mut drafts = self.drafts.lock();
+            match before {
+                Some(before) => drafts.insert((id, file), before),
+                None => drafts.remove(&(id, file)),
+            };
+        }
+        let outcome = settled?;
         match &outcome {
             Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
             Outcome::Committed | Outcome::Kept(_) => Ok(outcome),

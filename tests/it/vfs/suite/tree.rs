@@ -290,13 +290,13 @@ pub(super) fn shown_beside(world: &mut World) {
     world.shows(&join(D_PATH, "new.md"), b"new");
     world.lists(&join(D_PATH, "conversations"), &[]);
     let writer = open(&world.workspace, true).writer().expect("writable").0;
-    writer.note(&[jp_store::journal::Change::Show(id(N))]).expect("noted");
-    writer.note(&[jp_store::journal::Change::Hide(id(A))]).expect("noted");
+    writer.note(&[Change::Show(id(N))]).expect("noted");
+    writer.note(&[Change::Hide(id(A))]).expect("noted");
     world.driver.look();
     world.lists(&join(D_PATH, "conversations"), &["17528892001-nora"]);
     world.lists("", &[".archive", D_PATH]);
     // What is hidden with its parent comes back with it.
-    writer.note(&[jp_store::journal::Change::Show(id(A))]).expect("noted");
+    writer.note(&[Change::Show(id(A))]).expect("noted");
     let guard = writer.lock(id(C), &Wait::none()).expect("free");
     writer.edit(&guard, |meta| meta.set_title(Some("Clarissa"))).expect("edited");
     drop(guard);
