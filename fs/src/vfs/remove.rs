@@ -125,6 +125,19 @@ impl Vfs {
         self.note(&[Change::HideFile(id, inner.to_owned())])
     }
 
+    /// The store keeps what lost its name here, so whoever goes on changing that through a descriptor changes a copy.
+    pub(super) fn part_from_store(&self, node: &Node) -> Result<()> {
+        let Node::Orphan(number) = node else { return Ok(()) };
+        let orphan = self.orphan(*number);
+        let stat = match self.backing.stat(&orphan) {
+            Ok(stat) if stat.kind == Kind::File && stat.links > 1 => stat,
+            _ => return Ok(()),
+        };
+        let bytes = self.backing.read_all(&orphan).context("read", &orphan)?;
+        self.backing.replace(&orphan, &orphan.with_extension("new"), &bytes).context("write", &orphan)?;
+        Ok(self.backing.set_mode(&orphan, stat.mode).context("set the mode of", &orphan)?)
+    }
+
     /// Whoever still has a file open goes on reading what it was.
     pub(super) fn save_orphan(&self, node: &Node) -> Result<()> {
         let known = self.inodes.lock().known(node);
