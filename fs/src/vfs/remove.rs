@@ -119,7 +119,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
+    pub(super) fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
         // A name that is no text cannot be written down; it cannot be hidden either.
         let inner = inner.to_str().ok_or(FsError::Refused("the name is not UTF-8"))?;
         self.note(&[Change::HideFile(id, inner.to_owned())])
