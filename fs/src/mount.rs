@@ -311,8 +311,11 @@ fn tend(vfs: &Vfs, ending: &Flag) {
     while !ending.wait(TENDING) {
         vfs.tend_drafts();
         vfs.end_fresh();
-        vfs.tend_arrivals();
         round = round.wrapping_add(1);
+        if round.is_multiple_of(10) {
+            // All of it is read and parsed for that.
+            vfs.tend_arrivals();
+        }
         if round.is_multiple_of(20) {
             vfs.keep_former();
         }
