@@ -231,6 +231,9 @@ impl Vfs {
 
     /// Takes in what has become whole without anybody writing to it: a parent has arrived, or a lock is free.
     pub fn tend_arrivals(&self) {
+        if self.rules.read_only {
+            return;
+        }
         loop {
             let pending: Vec<_> = {
                 let catalog = self.catalog.read();

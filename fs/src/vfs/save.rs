@@ -154,6 +154,9 @@ impl Vfs {
 
     /// Drafts reach the disk, and those that wait for a lock are tried again. Called every now and then.
     pub fn tend_drafts(&self) {
+        if self.rules.read_only {
+            return;
+        }
         for (id, file) in self.drafts_that(|draft| !draft.kept) {
             let _room = self.room(id).lock_arc();
             if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept)
@@ -167,6 +170,9 @@ impl Vfs {
 
     /// Drafts that wait for a lock are tried again. Called when a lock has become free.
     pub fn tend_waiting(&self) {
+        if self.rules.read_only {
+            return;
+        }
         for (id, file) in self.drafts_that(|draft| draft.waiting) {
             if let Err(error) = self.try_waiting(id, file) {
                 tracing::debug!(%id, file = file.name(), %error, "a draft waits on");
