@@ -263,8 +263,13 @@ impl Session {
         &self.brought
     }
 
-    /// Takes the mount away. Fails with `EBUSY` while somebody is in it, unless `lazy`.
+    /// Takes the mount away. Fails with `EBUSY` while somebody is in it, and while a draft cannot be brought to disk and
+    /// would be lost, unless `lazy`.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
+        let kept = self.vfs.keep_drafts().map_err(refusal);
+        if !lazy {
+            kept?;
+        }
         unmount(&self.point, lazy).map_err(|source| Error::Io { verb: "unmount", path: self.point.clone(), source })
     }
 

@@ -154,18 +154,25 @@ impl Vfs {
 
     /// Drafts reach the disk, and those that wait for a lock are tried again. Called every now and then.
     pub fn tend_drafts(&self) {
-        if self.rules.read_only {
-            return;
-        }
-        for (id, file) in self.drafts_that(|draft| !draft.kept) {
-            let _room = self.room(id).lock_arc();
-            if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept)
-                && let Err(error) = self.keep_draft(id, file, draft, false)
-            {
-                tracing::warn!(%id, file = file.name(), %error, "a draft cannot be kept on disk");
-            }
+        if let Err(error) = self.keep_drafts() {
+            tracing::warn!(%error, "a draft cannot be kept on disk");
         }
         self.tend_waiting();
+    }
+
+    /// All drafts reach the disk, or it is said why one does not; the others do all the same.
+    pub fn keep_drafts(&self) -> Result<()> {
+        if self.rules.read_only {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for (id, file) in self.drafts_that(|draft| !draft.kept) {
+            let _room = self.room(id).lock_arc();
+            if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept) {
+                result = result.and(self.keep_draft(id, file, draft, false));
+            }
+        }
+        result
     }
 
     /// Drafts that wait for a lock are tried again. Called when a lock has become free.
