@@ -2,6 +2,7 @@
 //! had there never been one. A twin that is never covered is the measure.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -303,6 +304,45 @@ fn files_of_ones_own_are_copied_out() {
     assert_eq!(world.conflicts(), 0, "an old copy is nobody's loss");
     // What only the workspace has is never taken for removed.
     assert_eq!(read(&world.work().join(world.dir(A).expect("shown")).join("notes.md")), "anna's\n");
+}
+
+#[test]
+fn files_of_ones_own_follow_to_other_names_and_kinds() {
+    let world = World::new();
+    let store = store_dir(&world.real, A);
+    let outside = world.workspace.env().root().join("outside");
+    fs::create_dir(&outside).expect("made");
+    for (target, link) in [("notes.md", "changes"), ("notes.md", "moves"), (outside.to_str().expect("text"), "turns")] {
+        symlink(target, store.join(link)).expect("linked");
+    }
+    world.writer().cover().expect("covered");
+    world.uncover();
+    let work = world.work().join(world.dir(A).expect("shown"));
+    assert!(work.join("turns").is_symlink(), "copied out");
+
+    world.writer().cover().expect("covered");
+    fs::rename(store.join("sub"), store.join("other")).expect("moved");
+    fs::rename(store.join("notes.md"), store.join("sub.md")).expect("moved");
+    fs::rename(store.join("moves"), store.join("moved")).expect("moved");
+    fs::remove_file(store.join("changes")).expect("removed");
+    symlink("sub.md", store.join("changes")).expect("linked");
+    fs::remove_file(store.join("turns")).expect("removed");
+    fs::create_dir(store.join("turns")).expect("made");
+    fs::write(store.join("turns/inside"), "inside\n").expect("written");
+    assert_eq!(world.uncover().kept, Vec::<String>::new());
+    let listed = |dir: &Path| {
+        let names = fs::read_dir(dir).expect("listed").map(|entry| entry.expect("read").file_name());
+        let mut names: Vec<_> = names.filter(|name| !name.to_string_lossy().ends_with("json")).collect();
+        names.retain(|name| name != "conversations");
+        names.sort();
+        names
+    };
+    assert_eq!(listed(&work), ["changes", "moved", "other", "sub.md", "turns"]);
+    assert_eq!(listed(&store), listed(&work));
+    assert_eq!(fs::read_link(work.join("changes")).expect("a link"), Path::new("sub.md"));
+    assert_eq!(fs::read_to_string(work.join("turns/inside")).expect("read"), "inside\n");
+    assert_eq!(listed(&outside).len(), 0, "nothing is written where a link leads");
+    assert_eq!(world.conflicts(), 0, "an old copy is nobody's loss");
 }
 
 #[test]

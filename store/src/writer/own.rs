@@ -46,6 +46,37 @@ pub(super) fn own_files_agree(disk: &dyn Disk, store: &Path, work: &Path, entry:
     Ok(true)
 }
 
+/// Whether a path in a directory leads through directories alone, and so to nowhere else.
+fn leads_inside(disk: &dyn Disk, dir: &Path, path: &Path) -> Result<bool> {
+    for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        if kind(disk, &dir.join(above))?.is_some_and(|kind| kind != Kind::Dir) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether one of these paths in a directory holds exactly this.
+fn holds(disk: &dyn Disk, dir: &Path, paths: &[PathBuf], file: &Path) -> Result<bool> {
+    let stat = |path: &Path| disk.stat(path).context("look at", path);
+    let wanted = stat(file)?;
+    for path in paths.iter().map(|path| dir.join(path)) {
+        let found = stat(&path)?;
+        let alike = match (found.kind, wanted.kind) {
+            (Kind::File, Kind::File) if found.size == wanted.size => {
+                let read = |path: &Path| disk.read(path).map(|contents| contents.bytes).context("read", path);
+                read(&path)? == read(file)?
+            }
+            (Kind::Link, Kind::Link) => same(disk, &path, file)?,
+            _ => false,
+        };
+        if alike {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn same(disk: &dyn Disk, a: &Path, b: &Path) -> Result<bool> {
     let stat = |path: &Path| disk.stat(path).context("look at", path);
     let (of_a, of_b) = (stat(a)?, stat(b)?);
@@ -124,6 +155,39 @@ impl Operation<'_> {
         Ok(())
     }
 
+    /// Takes out of the workspace's copy what lay there untouched while it was covered, and has another name or is
+    /// something else in the store by now. What the store has nowhere any more stays.
+    pub(super) fn drop_moved(&mut self, id: ConversationId) -> Result<()> {
+        let disk = self.store().disk();
+        let dirs = self.snapshot().find(id)?.dirs();
+        let taken = self.snapshot().base(id).map(|base| base.taken).filter(|_| self.ledger().covered);
+        let (Some(store), Some(work), Some(taken)) = (dirs.store, dirs.work, taken) else { return Ok(()) };
+        let ours = unmanaged(disk, store)?;
+        // What is in a directory comes before it.
+        for path in unmanaged(disk, work)?.into_iter().rev().filter(|path| !path.iter().any(is_scratch)) {
+            let there = work.join(&path);
+            let stat = disk.stat(&there).context("look at", &there)?;
+            let now = if ours.contains(&path) { kind(disk, &store.join(&path))? } else { None };
+            let moved = match (now, stat.kind) {
+                (_, Kind::Other) => false,
+                (None, Kind::Dir) => true,
+                (None, _) => holds(disk, store, &ours, &there)?,
+                (Some(Kind::Link), Kind::Link) => !same(disk, &store.join(&path), &there)?,
+                (Some(now), then) => now != then,
+            };
+            if !moved {
+                continue;
+            }
+            if stat.kind == Kind::Dir {
+                // One that still holds something stays.
+                let _ = disk.remove_dir(&there);
+            } else if stat.mtime.max(stat.birth.unwrap_or(i64::MIN)) < taken {
+                disk.remove_file(&there).context("remove", &there)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a file in the workspace is nothing but a copy. What the store does not have any more is kept first.
     fn is_as_exported(&self, id: ConversationId, work: &Path, file: &str) -> Result<bool> {
         let disk = self.store().disk();
@@ -153,7 +217,8 @@ impl Operation<'_> {
         let taken = self.snapshot().base(id).filter(|_| agreed).map(|base| base.taken);
         for path in unmanaged(disk, work)?.into_iter().filter(|path| !path.iter().any(is_scratch)) {
             let (ours, theirs) = (store.join(&path), work.join(&path));
-            let both = [kind(disk, &ours)?, kind(disk, &theirs)?] == [Some(Kind::File); 2];
+            let both = leads_inside(disk, store, &path)?
+                && [kind(disk, &ours)?, kind(disk, &theirs)?] == [Some(Kind::File); 2];
             if !both || same(disk, &ours, &theirs)? {
                 continue;
             }
@@ -182,7 +247,7 @@ impl Operation<'_> {
         };
         for path in unmanaged(disk, store)?.into_iter().filter(|path| is_exported(path) && !self.is_hidden(id, path)) {
             let target = work.join(&path);
-            if kind(disk, &target)?.is_some() {
+            if !leads_inside(disk, work, &path)? || kind(disk, &target)?.is_some() {
                 continue;
             }
             for file in gather(disk, store, [path])? {

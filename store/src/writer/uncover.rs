@@ -149,6 +149,7 @@ impl Operation<'_> {
     fn follow(&mut self, guard: &Guard) -> Result<()> {
         self.check_sight(guard.id())?;
         self.drop_hidden(guard.id())?;
+        self.drop_moved(guard.id())?;
         self.settle(guard)?;
         self.agree_on_files(guard, true)?;
         self.export_own(guard)?;
