@@ -69,6 +69,8 @@ pub struct Catalog {
     given: HashMap<ConversationId, (Dir, OsString)>,
     /// Also show what is not meant to be shown here.
     all: bool,
+    /// What was removed here nevertheless: it is not shown again at once.
+    away: HashSet<ConversationId>,
 }
 
 /// A name that a conversation had.
@@ -132,8 +134,8 @@ impl Catalog {
         }
         let mut at = Some(id);
         while let Some(here) = at {
-            let shown = self.all || self.get(here).is_some_and(|item| item.shown);
-            if !shown {
+            let all = self.all && !self.away.contains(&here);
+            if !all && self.get(here).is_none_or(|item| !item.shown) {
                 return None;
             }
             if here != id && self.given.contains_key(&here) {
@@ -264,6 +266,17 @@ impl Catalog {
             Some(place) => self.given.insert(id, place),
             None => self.given.remove(&id),
         };
+        self.differences(before)
+    }
+
+    /// Somebody has removed a conversation here, or shown it again.
+    pub fn put_away(&mut self, id: ConversationId, away: bool) -> Vec<Stale> {
+        let before = self.look(&BTreeSet::from([id]));
+        if away {
+            self.away.insert(id);
+        } else {
+            self.away.remove(&id);
+        }
         self.differences(before)
     }
 

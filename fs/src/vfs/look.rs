@@ -293,6 +293,9 @@ impl Vfs {
             let (Change::Show(id) | Change::Hide(id) | Change::HideFile(id, _) | Change::ShowFile(id, _)) = change;
             let entry = sight.ledger.get(*id).cloned();
             let mut catalog = self.catalog.write();
+            if let Change::Show(_) | Change::Hide(_) = change {
+                stale.extend(catalog.put_away(*id, matches!(change, Change::Hide(_))));
+            }
             let Some(mut item) = catalog.get(*id).cloned() else { continue };
             item.shown = entry.as_ref().is_some_and(|entry| entry.intent == Projection::Projected);
             item.hidden = entry.map(|entry| entry.hidden).unwrap_or_default();

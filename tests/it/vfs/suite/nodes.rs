@@ -289,4 +289,10 @@ pub(super) fn all_of_them(world: &mut World) {
     let path = "17528872001-lena/events.json";
     all.driver.write(path, &events("seen")).expect("written");
     assert_eq!(all.bytes(L, "events.json"), events("seen"));
+    // What is removed is gone for as long as it is mounted, though it was not meant to be here before either.
+    all.driver.remove_all("17528872001-lena").expect("removed");
+    all.gone("17528872001-lena");
+    all.lists("", &[".archive", A_PATH, D_PATH]);
+    all.driver.mkdir_and_leave("17528872001-lena").expect("brought back");
+    all.shows(path, &events("seen"));
 }
