@@ -110,6 +110,7 @@ impl Vfs {
             return Err(FsError::CrossDevice);
         }
         self.make_way(target)?;
+        self.make_room(target, kind)?;
         self.save_orphan(target)?;
         match target {
             Node::Managed(id, file) if self.is_stored_managed(target)? => {

@@ -136,6 +136,16 @@ pub(super) fn scratch_never_enters_the_store(world: &mut World) {
 }
 
 pub(super) fn hidden_and_made_again(world: &mut World) {
+    // A file gets the name of a directory that is hidden.
+    let dir = join(D_PATH, "dir");
+    world.driver.mkdir(&dir).expect("made");
+    world.driver.write(&join(&dir, "inside"), b"inside").expect("written");
+    world.driver.remove_all(&dir).expect("hidden");
+    world.driver.write(&join(D_PATH, "file"), b"file").expect("written");
+    world.driver.rename(&join(D_PATH, "file"), &dir).expect("nothing is seen there");
+    world.shows(&dir, b"file");
+    assert_eq!(world.kept(D), [b"inside"], "what was there is kept");
+    world.driver.unlink(&dir).expect("hidden");
     let before = world.store();
     let notes = join(B_PATH, "notes.md");
     world.driver.unlink(&notes).expect("hidden");
