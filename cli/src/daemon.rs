@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use jp_fs::mount::Error as MountError;
+use jp_fs::mount::{Brought, Error as MountError};
 use jp_fs::{Options, Session};
 use jp_store::store::Store;
 use jp_store::time::rfc3339;
@@ -50,7 +50,7 @@ pub(crate) struct Job {
 #[derive(Clone, Debug)]
 pub(crate) enum Ready {
     /// It is mounted, by us.
-    Mounted(Record),
+    Mounted(Record, Brought),
     /// Somebody else was quicker.
     Already(Record),
 }
@@ -73,7 +73,7 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     let behind = Arc::new(Behind { session: session.clone(), export: AtomicBool::new(true) });
     let begun = begin(ctx, job, &state, &behind).and_then(|record| {
         tracing::info!("mounted {}", job.point.display());
-        ready(Ready::Mounted(record))
+        ready(Ready::Mounted(record, session.brought().clone()))
     });
     if let Err(error) = begun {
         // Nobody knows of it, or nobody could end it: it had better not be there.

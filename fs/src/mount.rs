@@ -79,6 +79,15 @@ pub struct Status {
     pub refused: Vec<String>,
 }
 
+/// What the real files brought when the mount covered them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Brought {
+    /// How many conversations only the real files had.
+    pub imported: usize,
+    /// What could not be taken into the store, and why. It stays where it is.
+    pub refused: Vec<String>,
+}
+
 /// A new conversation that is not whole yet.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Arrival {
@@ -96,7 +105,7 @@ pub struct Session {
     outbox: Outbox,
     waker: Waker,
     watching: bool,
-    refused: Vec<String>,
+    brought: Brought,
     ended: Arc<Flag>,
     ending: Arc<Flag>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -154,14 +163,22 @@ impl Session {
         let covers = home == point || home.canonicalize().is_ok_and(|home| home == point);
         if !covers {
             let (writer, migrated) = Store::open(around, start)?.writer()?;
-            let refused = migrated.refused.into_iter().chain(writer.import_all()?.refused).collect();
-            return Self::serve(writer, Ground { _under: under, reached, real: None }, point, options, refused);
+            let rest = writer.import_all()?;
+            let brought = Brought {
+                imported: migrated.imported.len() + rest.imported.len(),
+                refused: migrated.refused.into_iter().chain(rest.refused).collect(),
+            };
+            return Self::serve(writer, Ground { _under: under, reached, real: None }, point, options, brought);
         }
-        let (real, _) = plain.writer()?;
-        let refused = real.cover()?.refused;
+        let (real, migrated) = plain.writer()?;
+        let covered = real.cover()?;
+        let brought = Brought {
+            imported: migrated.imported.len() + covered.imported.len(),
+            refused: migrated.refused.into_iter().chain(covered.refused).collect(),
+        };
         let (writer, _) = real.store().covered().writer()?;
         let ground = Ground { _under: under, reached, real: Some(real.clone()) };
-        Self::serve(writer, ground, point, options, refused).inspect_err(|_| {
+        Self::serve(writer, ground, point, options, brought).inspect_err(|_| {
             // Nothing covers the real files after all.
             if let Err(error) = real.uncover(&Wait::none()) {
                 tracing::warn!(%error, "the real files could not follow");
@@ -174,7 +191,7 @@ impl Session {
         ground: Ground,
         point: &Path,
         options: &Options,
-        refused: Vec<String>,
+        brought: Brought,
     ) -> Result<Arc<Self>, Error> {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let (outbox, inbox) = teller::post();
@@ -198,7 +215,7 @@ impl Session {
             outbox,
             waker,
             watching,
-            refused,
+            brought,
             ended: ended.clone(),
             ending: ending.clone(),
             threads: Mutex::default(),
@@ -237,8 +254,13 @@ impl Session {
             staleness: if self.watching { "watching" } else { "polling" }.to_owned(),
             shown: self.vfs.count_shown(),
             arrivals: self.vfs.arrivals(),
-            refused: self.refused.clone(),
+            refused: self.brought.refused.clone(),
         }
+    }
+
+    /// What the real files brought.
+    pub fn brought(&self) -> &Brought {
+        &self.brought
     }
 
     /// Takes the mount away. Fails with `EBUSY` while somebody is in it, unless `lazy`.

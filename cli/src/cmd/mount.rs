@@ -10,7 +10,7 @@ use jp_store::layout::CONVERSATIONS;
 use jp_store::store::Store;
 use serde::Serialize;
 
-use crate::change::{import_all, tell_migration, with_migration};
+use crate::change::count;
 use crate::ctx::Ctx;
 use crate::daemon::{self, Job, Ready};
 use crate::error::{Error, Exit, Result};
@@ -85,10 +85,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         return tell(ctx, &Ready::Already(record));
     }
     fs::create_dir_all(&point).map_err(|error| Error::io("make", &point, &error))?;
-    // What is about to be covered must be in the store, which is looked at anew: a dead mount may have covered it.
-    let store = ctx.store()?;
-    tell_migration(ctx.ui, &with_migration(ctx, &store, import_all)?);
-    // Merging silos may have changed where the store is.
+    // Looked at anew: a dead mount may have covered the real files.
     let job = args.job(ctx.store()?, point);
     if args.foreground {
         ui::install_trace(1);
@@ -185,7 +182,15 @@ fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path) -> Result<Option<Record>
 
 fn tell(ctx: &Ctx<'_>, ready: &Ready) -> Result<Exit> {
     let (record, already) = match ready {
-        Ready::Mounted(record) => (record, false),
+        Ready::Mounted(record, brought) => {
+            if brought.imported > 0 {
+                ctx.ui.note(&format!("Imported {} from the workspace.", count(brought.imported, "conversation")));
+            }
+            for left in &brought.refused {
+                ctx.ui.warn(&format!("not imported: {}", ui::clean(left)));
+            }
+            (record, false)
+        }
         Ready::Already(record) => (record, true),
     };
     if already {

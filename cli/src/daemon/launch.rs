@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use jp_fs::mount::Brought;
 use nix::unistd::{close, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ struct Line {
     /// Whether somebody else was quicker.
     already: bool,
     mount: Option<Record>,
+    /// What the real files brought.
+    brought: Brought,
     message: String,
     causes: Vec<String>,
     hints: Vec<String>,
@@ -63,7 +66,7 @@ fn await_line(reader: PipeReader, log: &Path) -> Result<Ready> {
     };
     match line {
         Line { ready: true, already: true, mount: Some(record), .. } => Ok(Ready::Already(record)),
-        Line { ready: true, mount: Some(record), .. } => Ok(Ready::Mounted(record)),
+        Line { ready: true, mount: Some(record), brought, .. } => Ok(Ready::Mounted(record, brought)),
         Line { message, causes, hints, code, .. } => Err(Error { kind: Exit(code).into(), message, causes, hints }),
     }
 }
@@ -79,8 +82,8 @@ pub(crate) fn detached(ctx: &Ctx<'_>, job: impl FnOnce() -> Result<Job>) -> Resu
         std::panic::set_hook(Box::new(|info| tracing::error!("{info}")));
         serve(ctx, &job, |ready| {
             let line = match ready {
-                Ready::Mounted(record) => {
-                    Line { ready: true, pid: Some(record.pid), mount: Some(record), ..Line::default() }
+                Ready::Mounted(record, brought) => {
+                    Line { ready: true, pid: Some(record.pid), mount: Some(record), brought, ..Line::default() }
                 }
                 Ready::Already(record) => {
                     Line { ready: true, already: true, pid: Some(record.pid), mount: Some(record), ..Line::default() }
@@ -149,7 +152,7 @@ mod tests {
     fn what_a_daemon_says() {
         let mount = r#"{"pid":7,"started":1,"point":"/p","project":"/","options":[],"version":"0","since":""}"#;
         let ready = format!("{{\"ready\":true,\"pid\":7,\"mount\":{mount}}}\n");
-        assert!(matches!(hear(&ready), Ok(Ready::Mounted(record)) if record.pid == 7));
+        assert!(matches!(hear(&ready), Ok(Ready::Mounted(record, _)) if record.pid == 7));
         let already = format!("{{\"ready\":true,\"already\":true,\"pid\":7,\"mount\":{mount}}}\n");
         assert!(matches!(hear(&already), Ok(Ready::Already(_))));
         let told =
