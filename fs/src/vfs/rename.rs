@@ -295,7 +295,8 @@ impl Vfs {
             // Such a name leads to scratch, never to a conversation.
             return Err(FsError::Refused("the name is a program's file of the moment"));
         }
-        if at.is_of(id) {
+        // Looked at before anything is done: of a move into the archive that ends in a circle nothing may stay.
+        if at.parent().is_some_and(|parent| self.catalog.read().is_beneath(parent, id)) {
             return Err(FsError::Invalid("beneath itself".to_owned()));
         }
         let item = self.shown(id)?;
