@@ -54,6 +54,12 @@ impl Model {
         std::iter::successors(Some(n), |n| self.parent(*n)).collect()
     }
 
+    /// Whether it names the other above it, across partitions too.
+    fn names_above(&self, n: u64, other: u64) -> bool {
+        let line = std::iter::successors(Some(n), |n| self.known.get(n).and_then(|known| known.parent));
+        line.take(self.known.len() + 1).any(|n| n == other)
+    }
+
     fn subtree(&self, n: u64) -> Vec<u64> {
         self.known.keys().copied().filter(|other| self.line(*other).contains(&n)).collect()
     }
@@ -245,6 +251,10 @@ impl Run {
         let parent = self.pick(|model, other| model.is_visible(other) && model.known[&other].archived == archived);
         let parent = parent.filter(|_| self.random.below(3) > 0);
         let circle = parent.is_some_and(|parent| self.model.line(parent).contains(&n));
+        if !circle && parent.is_some_and(|parent| self.model.names_above(parent, n)) {
+            // A circle that only closes when something comes out of the archive.
+            return;
+        }
         let time = "2026-01-01 00:00:00.0";
         let bytes = pretty(&json!({ "title": title, "last_activated_at": time, "parent_id": parent }));
         self.say(format!("save metadata of {n}: {title:?} beneath {parent:?}"));
@@ -274,7 +284,12 @@ impl Run {
         };
         self.say(format!("move {n} to {dir:?}"));
         let (from, to_path) = (self.model.path(n), join(&dir, &self.model.name(n)));
-        self.world.driver.rename(&from, &to_path).expect("moved");
+        let done = self.world.driver.rename(&from, &to_path);
+        if to.is_some_and(|to| self.model.names_above(to, n)) {
+            assert_eq!(done, Err(libc::EINVAL));
+            return;
+        }
+        done.expect("moved");
         if self.model.known[&n].archived != archived {
             for inner in self.model.subtree(n) {
                 let known = self.known(inner);
@@ -345,6 +360,8 @@ impl Run {
                 self.say(format!("rename {file} of {n} to {target} of {to}"));
                 self.world.driver.rename(&path, &join(&self.model.path(to), target)).expect("renamed");
                 let bytes = self.known(n).own.remove(file).expect("there");
+                // A name that something has left is like one that was removed.
+                self.known(n).hidden.insert(file.to_owned());
                 let known = self.known(to);
                 known.own.insert(target.to_owned(), bytes);
                 known.hidden.remove(target);
