@@ -136,12 +136,20 @@ impl Operation<'_> {
             }
         }
         match kind(disk, &store.join(file))? {
-            Some(_) => same(disk, &store.join(file), &work.join(file)),
-            None => {
+            Some(_) if same(disk, &store.join(file), &work.join(file))? => Ok(true),
+            // Written again before it was hidden, while nobody touched the copy.
+            Some(_) if !self.is_untouched(id, &work.join(file))? => Ok(false),
+            Some(_) | None => {
                 self.keep_own(id, Root::Work, gather(disk, work, [PathBuf::from(file)])?)?;
                 Ok(true)
             }
         }
+    }
+
+    /// Whether a file in the workspace has not changed since its conversation was last brought in step.
+    fn is_untouched(&self, id: ConversationId, path: &Path) -> Result<bool> {
+        let mtime = self.store().disk().stat(path).context("look at", path)?.mtime;
+        Ok(self.snapshot().base(id).is_some_and(|base| mtime < base.taken))
     }
 
     /// Makes both roots agree on files of the user's own that they have differently: the newer one counts, and the older
