@@ -35,6 +35,8 @@ struct Known {
     hidden: BTreeSet<String>,
     own: BTreeMap<String, Vec<u8>>,
     scratch: BTreeMap<String, Vec<u8>>,
+    /// A file of its own has moved away since the real files were last brought in step.
+    left: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -206,6 +208,7 @@ impl Run {
             20 => {
                 self.say("remount".to_owned());
                 self.world.driver.remount();
+                self.model.known.values_mut().for_each(|known| known.left = false);
             }
             _ => self.beside(),
         }
@@ -296,11 +299,10 @@ impl Run {
                 (known.archived, known.metadata) = (archived, None);
             }
         }
-        if self.model.parent(n) != to || from != to_path {
+        // A parent that it has left behind in the other partition stays its parent, as when it is archived by command.
+        if self.model.parent(n) != to {
             let known = self.known(n);
-            if from != to_path {
-                (known.parent, known.metadata) = (to, None);
-            }
+            (known.parent, known.metadata) = (to, None);
         }
     }
 
@@ -314,6 +316,10 @@ impl Run {
     }
 
     fn remove(&mut self, n: u64) {
+        if self.model.subtree(n).iter().any(|n| self.model.known[n].left) {
+            // Its real file would take it back.
+            return;
+        }
         self.say(format!("remove {n}"));
         self.world.driver.remove_all(&self.model.path(n)).expect("removed");
         let gone: Vec<u64> = self.model.subtree(n).into_iter().filter(|n| self.model.is_visible(*n)).collect();
@@ -361,7 +367,9 @@ impl Run {
                 self.world.driver.rename(&path, &join(&self.model.path(to), target)).expect("renamed");
                 let bytes = self.known(n).own.remove(file).expect("there");
                 // A name that something has left is like one that was removed.
-                self.known(n).hidden.insert(file.to_owned());
+                let known = self.known(n);
+                known.hidden.insert(file.to_owned());
+                known.left = true;
                 let known = self.known(to);
                 known.own.insert(target.to_owned(), bytes);
                 known.hidden.remove(target);
@@ -439,7 +447,7 @@ impl Run {
                 let known = self.known(n);
                 (known.title, known.metadata) = (title.to_owned(), None);
             }
-            2 => {
+            2 if !self.model.known[&n].left => {
                 self.say(format!("hide {n} by another"));
                 writer.note(&[Change::Hide(id(n))]).expect("noted");
                 self.model.hide(n);
@@ -463,6 +471,8 @@ impl Run {
                     (known.archived, known.metadata) = (!archived, None);
                 }
             }
+            // Of a file that is hidden here and written there, the real copy is somebody's, and is shown.
+            2 | 5 if self.model.known[&n].left || self.model.known[&n].hidden.contains("a.md") => {}
             _ => {
                 self.say(format!("a note of {n} in the store"));
                 let bytes = format!("beside {}", self.log.len()).into_bytes();

@@ -278,6 +278,14 @@ pub(super) fn real_files_follow(world: &mut World) {
     world.driver.remount();
     world.lists(D_PATH, &["base_config.json", "dir", "events.json", "metadata.json"]);
     world.shows(&join(D_PATH, "dir/x"), b"x");
+    // Written again and removed.
+    world.driver.write(&join(D_PATH, "dir/z"), b"first").expect("written");
+    world.driver.remount();
+    world.driver.write(&join(D_PATH, "dir/z"), b"second").expect("written");
+    world.driver.unlink(&join(D_PATH, "dir/z")).expect("hidden");
+    world.driver.remount();
+    world.lists(&join(D_PATH, "dir"), &["x"]);
+    assert_eq!(world.bytes(D, "dir/z"), b"second", "the store keeps it");
     // A hidden directory is not in the way.
     world.driver.mkdir(&join(D_PATH, "other")).expect("made");
     world.driver.write(&join(D_PATH, "other/y"), b"y").expect("written");
