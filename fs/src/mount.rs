@@ -206,6 +206,7 @@ impl Session {
             // What later looks are compared with, from before the kernel can remember anything.
             vfs.look_around().map_err(refusal)?;
         }
+        inbox.clear();
         let served = fuse::mount(vfs.clone(), point, options).map_err(io("mount on"))?;
         let (ended, ending) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
         let kernel = fuse::Told(served.notifier());
