@@ -136,16 +136,25 @@ impl Operation<'_> {
             }
         }
         match kind(disk, &store.join(file))? {
-            Some(_) => same(disk, &store.join(file), &work.join(file)),
-            None => {
+            Some(_) if same(disk, &store.join(file), &work.join(file))? => Ok(true),
+            // Written again before it was hidden, while nobody touched the copy.
+            Some(_) if !self.is_untouched(id, &work.join(file))? => Ok(false),
+            Some(_) | None => {
                 self.keep_own(id, Root::Work, gather(disk, work, [PathBuf::from(file)])?)?;
                 Ok(true)
             }
         }
     }
 
-    /// Makes both roots agree on files of the user's own that they have differently: the newer one counts. The older is
-    /// kept, unless it lay in the workspace, both agreed when that was covered, and nobody touched it since.
+    /// Whether a file in the workspace has not changed since its conversation was last brought in step.
+    fn is_untouched(&self, id: ConversationId, path: &Path) -> Result<bool> {
+        let mtime = self.store().disk().stat(path).context("look at", path)?.mtime;
+        Ok(self.snapshot().base(id).is_some_and(|base| mtime < base.taken))
+    }
+
+    /// Makes both roots agree on files of the user's own that they have differently: the newer one counts, and the older
+    /// is kept. One in the workspace that agreed when that was covered, and that nobody touched since, is an old copy,
+    /// whatever its time: a rename brings a file's own time along.
     pub(super) fn agree_on_files(&mut self, guard: &Guard, agreed: bool) -> Result<()> {
         let (id, disk) = (guard.id(), self.store().disk());
         let dirs = self.snapshot().find(id)?.dirs();
@@ -160,11 +169,12 @@ impl Operation<'_> {
             let (Some(in_store), Some(in_work)) = (read_file(disk, &ours)?, read_file(disk, &theirs)?) else {
                 continue;
             };
-            if in_work.stat.mtime > in_store.stat.mtime {
+            let untouched = taken.is_some_and(|taken| in_work.stat.mtime < taken);
+            if !untouched && in_work.stat.mtime > in_store.stat.mtime {
                 self.keep_own(id, Root::Store, gather(disk, store, [path])?)?;
                 self.writer.scratch().replace(&ours, &in_work.bytes)?;
             } else if let Some(scratch) = self.writer.work_scratch() {
-                if taken.is_none_or(|taken| in_work.stat.mtime >= taken) {
+                if !untouched {
                     self.keep_own(id, Root::Work, gather(disk, work, [path])?)?;
                 }
                 scratch.replace(&theirs, &in_store.bytes)?;

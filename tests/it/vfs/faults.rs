@@ -124,7 +124,7 @@ fn look(world: &mut World) -> Look {
     Look { shown, stored: world.store().into_iter().map(|(path, bytes)| (path, text(bytes))).collect() }
 }
 
-fn walk(driver: &mut dyn Driver, dir: &str, found: &mut BTreeMap<String, Vec<u8>>) {
+pub(super) fn walk(driver: &mut dyn Driver, dir: &str, found: &mut BTreeMap<String, Vec<u8>>) {
     for name in driver.list(dir).expect("a directory that is there can be listed") {
         let path = join(dir, &name);
         match driver.stat(&path).expect("what is listed is there").kind {
