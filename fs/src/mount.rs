@@ -249,8 +249,9 @@ impl Session {
         }
     }
 
-    /// How things stand.
+    /// How things stand. Drafts are on disk when this returns.
     pub fn status(&self) -> Status {
+        self.vfs.tend_drafts();
         Status {
             staleness: if self.watching { "watching" } else { "polling" }.to_owned(),
             shown: self.vfs.count_shown(),

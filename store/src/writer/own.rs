@@ -12,7 +12,7 @@ use crate::id::ConversationId;
 use crate::ledger::Entry;
 use crate::lock::Guard;
 use crate::observe::{read_file, unmanaged};
-use crate::reconcile::{Digest, ManagedFile, Root};
+use crate::reconcile::{Digest, ManagedFile, Root, is_from_before};
 use crate::scratch::is_scratch;
 
 /// A draft of the user's next message lies in the store's directory only.
@@ -149,7 +149,7 @@ impl Operation<'_> {
     /// Whether a file in the workspace has not changed since its conversation was last brought in step.
     fn is_untouched(&self, id: ConversationId, path: &Path) -> Result<bool> {
         let mtime = self.store().disk().stat(path).context("look at", path)?.mtime;
-        Ok(self.snapshot().base(id).is_some_and(|base| mtime < base.taken))
+        Ok(self.snapshot().base(id).is_some_and(|base| is_from_before(mtime, base.taken)))
     }
 
     /// Makes both roots agree on files of the user's own that they have differently: the newer one counts, and the older
@@ -169,7 +169,7 @@ impl Operation<'_> {
             let (Some(in_store), Some(in_work)) = (read_file(disk, &ours)?, read_file(disk, &theirs)?) else {
                 continue;
             };
-            let untouched = taken.is_some_and(|taken| in_work.stat.mtime < taken);
+            let untouched = taken.is_some_and(|taken| is_from_before(in_work.stat.mtime, taken));
             if !untouched && in_work.stat.mtime > in_store.stat.mtime {
                 self.keep_own(id, Root::Store, gather(disk, store, [path])?)?;
                 self.writer.scratch().replace(&ours, &in_work.bytes)?;

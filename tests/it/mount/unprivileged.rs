@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use jp_tests::jp_binary;
+use jp_tests::{copy_program, jp_binary};
 use nix::unistd::geteuid;
 
 /// The user without rights.
@@ -29,16 +29,15 @@ fn everything_else_without_rights() {
     }
     // The directory of the build may be closed to others.
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    let open = || fs::Permissions::from_mode(0o755);
-    fs::set_permissions(dir.path(), open()).expect("it is ours");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     let deps = dir.path().join("deps");
     fs::create_dir(&deps).expect("an empty directory takes a new name");
     let tests = deps.join("it");
     for (from, to) in [(std::env::current_exe().expect("we run"), &tests), (jp_binary(), &dir.path().join("jp"))] {
-        fs::copy(from, to).expect("an executable can be copied");
-        fs::set_permissions(to, open()).expect("it is ours");
+        copy_program(&from, to);
     }
-    let output = Command::new(&tests)
+    let mut command = Command::new(&tests);
+    command
         .args(AGAIN)
         .args(["--test-threads", "4"])
         .env("JP_CRASH_ROUNDS", "20")
@@ -46,9 +45,8 @@ fn everything_else_without_rights() {
         .env("HOME", dir.path())
         .current_dir("/")
         .uid(NOBODY)
-        .gid(NOBODY)
-        .output()
-        .expect("the executable runs");
+        .gid(NOBODY);
+    let output = command.output().expect("the executable runs");
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
     let passed = told.rsplit_once("test result: ok. ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
