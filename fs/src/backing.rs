@@ -31,6 +31,8 @@ pub struct Stat {
     pub gid: u32,
     /// The inode, to tell one file from another at the same path.
     pub ino: u64,
+    /// How many names it has.
+    pub links: u64,
 }
 
 /// How full a filesystem is.
@@ -141,6 +143,7 @@ impl Backing for RealBacking {
             uid: meta.uid(),
             gid: meta.gid(),
             ino: meta.ino(),
+            links: meta.nlink(),
         })
     }
 

@@ -30,6 +30,27 @@ pub struct Draft {
     pub kept: bool,
 }
 
+/// Takes a change of a draft back. It has what the change went over and no more: drafts are large and changes small.
+#[derive(Debug)]
+pub struct Undo {
+    length: usize,
+    start: usize,
+    bytes: Vec<u8>,
+    /// The draft as it was, but for its bytes.
+    rest: Draft,
+}
+
+impl Undo {
+    /// The draft as it was before the change that this one has seen.
+    pub fn apply(self, draft: Draft) -> Draft {
+        let mut bytes = draft.bytes;
+        let all = Arc::make_mut(&mut bytes);
+        all.resize(self.length, 0);
+        all[self.start..self.start + self.bytes.len()].copy_from_slice(&self.bytes);
+        Draft { bytes, ..self.rest }
+    }
+}
+
 /// What stands above the bytes in a draft's file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
@@ -62,26 +83,36 @@ impl Draft {
     }
 
     /// Writes into it; a gap before the place is filled with zeros.
-    pub fn write(&mut self, offset: u64, data: &[u8], now: i64) -> Result<()> {
+    pub fn write(&mut self, offset: u64, data: &[u8], now: i64) -> Result<Undo> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= LIMIT).ok_or(FsError::TooLarge)?;
         let (start, end) = (offset as usize, end as usize);
+        let undo = self.undo(start, end);
         let bytes = Arc::make_mut(&mut self.bytes);
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
         bytes[start..end].copy_from_slice(data);
         self.touch(now);
-        Ok(())
+        Ok(undo)
     }
 
     /// Makes it so long.
-    pub fn truncate(&mut self, size: u64, now: i64) -> Result<()> {
+    pub fn truncate(&mut self, size: u64, now: i64) -> Result<Undo> {
         if size > LIMIT {
             return Err(FsError::TooLarge);
         }
+        let undo = self.undo(size as usize, usize::MAX);
         Arc::make_mut(&mut self.bytes).resize(size as usize, 0);
         self.touch(now);
-        Ok(())
+        Ok(undo)
+    }
+
+    /// How to take back what is about to be done to a part of it.
+    fn undo(&self, start: usize, end: usize) -> Undo {
+        let length = self.bytes.len();
+        let start = start.min(length);
+        let bytes = self.bytes[start..end.clamp(start, length)].to_vec();
+        Undo { length, start, bytes, rest: Self { bytes: Arc::default(), ..self.clone() } }
     }
 
     /// Makes it these bytes.
@@ -167,6 +198,31 @@ mod tests {
         assert!(draft.write(u64::MAX, b"x", 3).is_err());
         assert!(draft.write(LIMIT, b"x", 3).is_err());
         assert_eq!(draft.base, Some(Digest::of(b"abc")));
+    }
+
+    #[test]
+    fn a_change_is_taken_back() {
+        let draft = || Draft { kept: true, ..Draft::of(Some(b"abcdef".to_vec()), 1) };
+        for (offset, data) in [(0, "xyz"), (4, "12345"), (6, "!"), (9, "far"), (2, "")] {
+            let mut changed = draft();
+            let undo = changed.write(offset, data.as_bytes(), 2).unwrap();
+            let back = undo.apply(changed);
+            assert_eq!((&**back.bytes, back.changed, back.kept), (&b"abcdef"[..], 1, true), "{data} at {offset}");
+        }
+        for size in [0, 3, 6, 10] {
+            let mut changed = draft();
+            let undo = changed.truncate(size, 2).unwrap();
+            assert_eq!(changed.bytes.len() as u64, size);
+            assert_eq!(**undo.apply(changed).bytes, *b"abcdef", "{size}");
+        }
+    }
+
+    #[test]
+    fn pieces_go_where_the_draft_is() {
+        let mut draft = Draft::of(Some(vec![b' '; 1 << 20]), 1);
+        let place = draft.bytes.as_ptr();
+        draft.write(5, b"x", 2).unwrap();
+        assert_eq!(draft.bytes.as_ptr(), place, "nothing is copied for a small change");
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Watch {
         let nothing = !noticed.names && !noticed.books && !noticed.everything && noticed.files.is_empty();
         let result = if nothing { Ok(()) } else { vfs.notice(noticed) };
         if locks {
-            vfs.tend_drafts();
+            vfs.tend_waiting();
         }
         result
     }

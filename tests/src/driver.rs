@@ -42,6 +42,8 @@ pub enum How {
 pub trait Held {
     /// Its bytes as they are now.
     fn read(&mut self) -> Done<Vec<u8>>;
+    /// Makes it so long and writes at its end.
+    fn cut_and_write(&mut self, size: u64, bytes: &[u8]) -> Done<()>;
 }
 
 /// A tree of files. Paths are relative to its top, which is the empty path. Links are followed as the system does.

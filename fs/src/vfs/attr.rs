@@ -194,6 +194,7 @@ impl Vfs {
             Node::Alias(..) => return Err(FsError::Refused("a link to the canonical name")),
             node => self.path(node)?,
         };
+        self.part_from_store(node)?;
         let has_draft = matches!(node, Node::Managed(id, file) if self.drafts.lock().contains_key(&(*id, *file)));
         let gone = |error: &std::io::Error| has_draft && error.kind() == std::io::ErrorKind::NotFound;
         if let Some(mode) = set.mode {

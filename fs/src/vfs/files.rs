@@ -131,6 +131,7 @@ impl Vfs {
             return self.change(caller, *id, *file, |draft| draft.write(offset, data, now));
         }
         let _hold = self.hold(caller, &[&node])?;
+        self.part_from_store(&node)?;
         let path = self.path(&node)?;
         self.backing.write(&path, offset, data).context("write", &path)?;
         self.note_own(&path);
@@ -167,6 +168,7 @@ impl Vfs {
             Node::Children(_) | Node::Conversation(_) => Err(FsError::IsDir),
             node => {
                 let _hold = self.hold(caller, &[node])?;
+                self.part_from_store(node)?;
                 let path = self.path(node)?;
                 self.backing.truncate(&path, size).context("truncate", &path)?;
                 self.note_own(&path);

@@ -119,10 +119,23 @@ impl Vfs {
         Ok(())
     }
 
-    fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
+    pub(super) fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
         // A name that is no text cannot be written down; it cannot be hidden either.
         let inner = inner.to_str().ok_or(FsError::Refused("the name is not UTF-8"))?;
         self.note(&[Change::HideFile(id, inner.to_owned())])
+    }
+
+    /// The store keeps what lost its name here, so whoever goes on changing that through a descriptor changes a copy.
+    pub(super) fn part_from_store(&self, node: &Node) -> Result<()> {
+        let Node::Orphan(number) = node else { return Ok(()) };
+        let orphan = self.orphan(*number);
+        let stat = match self.backing.stat(&orphan) {
+            Ok(stat) if stat.kind == Kind::File && stat.links > 1 => stat,
+            _ => return Ok(()),
+        };
+        let bytes = self.backing.read_all(&orphan).context("read", &orphan)?;
+        self.backing.replace(&orphan, &orphan.with_extension("new"), &bytes).context("write", &orphan)?;
+        Ok(self.backing.set_mode(&orphan, stat.mode).context("set the mode of", &orphan)?)
     }
 
     /// Whoever still has a file open goes on reading what it was.

@@ -14,7 +14,7 @@ use jp_store::scratch::is_scratch;
 
 use super::remove::absent;
 use super::save::Outcome;
-use super::{SWAP, Vfs, check_name};
+use super::{Attr, SWAP, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::{Former, Stale, parse};
 use crate::error::{FsError, Result};
@@ -90,7 +90,7 @@ impl Vfs {
             (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
             (Rename::Exchange, false) => self.exchange(caller, &source, &target)?,
             (_, true) => self.move_dir(caller, &source, &target)?,
-            (_, false) => self.move_file(caller, &source, &target)?,
+            (_, false) => self.move_file(caller, &source, kind, &target)?,
         }
         self.unmask(&new_dir, to.1);
         self.touch(&old_dir);
@@ -98,11 +98,19 @@ impl Vfs {
         Ok(())
     }
 
-    fn move_file(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
+    fn move_file(&self, caller: Caller, source: &Node, kind: Kind, target: &Node) -> Result<()> {
         let hold = self.hold(caller, &[source, target])?;
+        let source_is_stored = self.is_stored_managed(source)?;
+        let stays = source_is_stored || self.leaves_store(source, target)?;
+        if let Node::Own(_, inner) = source
+            && stays
+            && (kind != Kind::File || inner.to_str().is_none())
+        {
+            // Whoever moves it copies and removes it instead, as between filesystems.
+            return Err(FsError::CrossDevice);
+        }
         self.make_way(target)?;
         self.save_orphan(target)?;
-        let source_is_stored = self.is_stored_managed(source)?;
         match target {
             Node::Managed(id, file) if self.is_stored_managed(target)? => {
                 let bytes = self.read_whole(source)?;
@@ -121,10 +129,13 @@ impl Vfs {
             target => {
                 let to = self.path(target)?;
                 self.make_room(target, Kind::File)?;
-                if source_is_stored {
+                if stays {
                     let bytes = self.read_whole(source)?;
+                    let Attr { mode, mtime, .. } = self.attr_of(source)?;
                     let beside = self.state.join("orphans").join(format!("move-{}", self.number(source)));
                     self.place_bytes(&to, &beside, &bytes)?;
+                    self.backing.set_mode(&to, mode).context("set the mode of", &to)?;
+                    self.backing.set_times(&to, None, Some(mtime)).context("set the times of", &to)?;
                 } else {
                     let from = self.path(source)?;
                     self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
@@ -135,10 +146,14 @@ impl Vfs {
                 self.note_left(source, &[PathBuf::new()])?;
             }
         }
-        if source_is_stored && let Node::Managed(id, file) = source {
+        match source {
             // The store keeps it; here its name is free.
-            self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
-            self.drop_draft(*id, *file)?;
+            Node::Managed(id, file) if source_is_stored => {
+                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+                self.drop_draft(*id, *file)?;
+            }
+            Node::Own(id, inner) if stays => self.hide_own(*id, inner)?,
+            _ => {}
         }
         self.inodes.lock().renamed(source, target);
         drop(hold);
@@ -154,6 +169,10 @@ impl Vfs {
         let movable = |node: &Node| matches!(node, Node::Own(..) | Node::Scratch(..));
         if !movable(source) || !movable(target) {
             return Err(FsError::Refused("a directory of its own kind is needed"));
+        }
+        if self.leaves_store(source, target)? {
+            // Whoever moves it copies and removes it instead, file by file.
+            return Err(FsError::CrossDevice);
         }
         self.make_way(target)?;
         let (from, to) = (self.path(source)?, self.path(target)?);
@@ -269,6 +288,15 @@ impl Vfs {
     fn show_all(&self, node: &Node, inside: &[PathBuf]) -> Result<()> {
         let Node::Own(id, dir) = node else { return Ok(()) };
         inside.iter().try_for_each(|inner| self.show_file(&Node::Own(*id, joined(dir, inner))))
+    }
+
+    /// Whether a file of the user's own would go from the store to where removing is for good. The store keeps it then.
+    fn leaves_store(&self, source: &Node, target: &Node) -> Result<bool> {
+        let stored = |node: &Node| match node {
+            Node::Managed(id, _) | Node::Own(id, _) => self.item(*id).map(|item| !item.pending),
+            _ => Ok(false),
+        };
+        Ok(matches!(source, Node::Own(..)) && stored(source)? && !stored(target)?)
     }
 
     /// What is hidden beneath a directory is hidden wherever it goes.

@@ -14,7 +14,7 @@ use parking_lot::ArcMutexGuard;
 
 use super::Vfs;
 use crate::caller::Caller;
-use crate::draft::{self, Draft};
+use crate::draft::{self, Draft, Undo};
 use crate::error::{FsError, Result};
 use crate::node::Node;
 
@@ -58,30 +58,33 @@ impl Vfs {
         caller: Caller,
         id: ConversationId,
         file: ManagedFile,
-        change: impl FnOnce(&mut Draft) -> Result<()>,
+        change: impl FnOnce(&mut Draft) -> Result<Undo>,
     ) -> Result<()> {
         let _room = self.room(id).lock_arc();
-        let before = self.draft(id, file);
+        let begun = self.drafts.lock().contains_key(&(id, file));
         let guard = match self.lock(caller, id) {
             // Held since before the first byte: nothing has been taken yet, so nothing is kept.
-            Err(FsError::Busy) if before.is_none() => return Err(FsError::Busy),
+            Err(FsError::Busy) if !begun => return Err(FsError::Busy),
             Err(FsError::Busy) => None,
             guard => Some(guard?),
         };
-        let mut draft = match &before {
-            Some(draft) => draft.clone(),
-            None => self.begin_draft(id, file)?,
+        let (mut draft, undo) = if begun {
+            // Where it is: a copy for every piece of a long file would cost more than the file.
+            let mut drafts = self.drafts.lock();
+            let draft = drafts.get_mut(&(id, file)).ok_or(FsError::Stale)?;
+            let undo = change(draft)?;
+            (draft.clone(), Some(undo))
+        } else {
+            let mut draft = self.begin_draft(id, file)?;
+            change(&mut draft)?;
+            (draft, None)
         };
-        change(&mut draft)?;
         let Some(guard) = guard else {
             draft.waiting = draft::whole(file, &draft.bytes).is_ok();
             self.keep_draft(id, file, draft, true)?;
             return Err(FsError::Busy);
         };
-        match self.settle(caller, &guard, id, file, draft, before) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        }
+        self.settle(caller, &guard, id, file, draft, |draft| undo.map(|undo| undo.apply(draft))).map(drop)
     }
 
     /// Saves a managed file whole, as a rename into place does.
@@ -96,7 +99,7 @@ impl Vfs {
         let before = self.draft(id, file);
         let mut draft = self.begin_draft(id, file)?;
         draft.replace(bytes, self.now());
-        let settled = self.settle(caller, guard, id, file, draft, before.clone());
+        let settled = self.settle(caller, guard, id, file, draft, |_| before.clone());
         if let Err(FsError::Busy) = settled {
             // The bytes are still where they came from, so nothing needs to wait.
             let mut drafts = self.drafts.lock();
@@ -137,7 +140,7 @@ impl Vfs {
         let _room = self.room(id).lock_arc();
         let Some(draft) = self.draft(id, file) else { return Ok(()) };
         let outcome = match self.lock(caller, id) {
-            Ok(guard) => self.settle(caller, &guard, id, file, draft.clone(), Some(draft)),
+            Ok(guard) => self.settle(caller, &guard, id, file, draft, Some),
             Err(error) => Err(error),
         };
         if let Some(draft) = self.draft(id, file) {
@@ -151,12 +154,7 @@ impl Vfs {
 
     /// Drafts reach the disk, and those that wait for a lock are tried again. Called every now and then.
     pub fn tend_drafts(&self) {
-        let (unkept, waiting): (Vec<_>, Vec<_>) = {
-            let drafts = self.drafts.lock();
-            let unkept = drafts.iter().filter(|(_, draft)| !draft.kept).map(|(&key, _)| key).collect();
-            (unkept, drafts.iter().filter(|(_, draft)| draft.waiting).map(|(&key, _)| key).collect())
-        };
-        for (id, file) in unkept {
+        for (id, file) in self.drafts_that(|draft| !draft.kept) {
             let _room = self.room(id).lock_arc();
             if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept)
                 && let Err(error) = self.keep_draft(id, file, draft, false)
@@ -164,11 +162,20 @@ impl Vfs {
                 tracing::warn!(%id, file = file.name(), %error, "a draft cannot be kept on disk");
             }
         }
-        for (id, file) in waiting {
+        self.tend_waiting();
+    }
+
+    /// Drafts that wait for a lock are tried again. Called when a lock has become free.
+    pub fn tend_waiting(&self) {
+        for (id, file) in self.drafts_that(|draft| draft.waiting) {
             if let Err(error) = self.try_waiting(id, file) {
                 tracing::debug!(%id, file = file.name(), %error, "a draft waits on");
             }
         }
+    }
+
+    fn drafts_that(&self, are: impl Fn(&Draft) -> bool) -> Vec<(ConversationId, ManagedFile)> {
+        self.drafts.lock().iter().filter(|(_, draft)| are(draft)).map(|(&key, _)| key).collect()
     }
 
     /// Takes up the drafts that an earlier mount left.
@@ -208,7 +215,8 @@ impl Vfs {
         Ok(Draft::of(bytes, self.now()))
     }
 
-    /// Commits a draft that is whole, and keeps one that is not. A failure of the disk leaves everything as it was.
+    /// Commits a draft that is whole, and keeps one that is not. A failure of the disk leaves everything as it was, which
+    /// `before` tells from how it is.
     fn settle(
         &self,
         caller: Caller,
@@ -216,7 +224,7 @@ impl Vfs {
         id: ConversationId,
         file: ManagedFile,
         mut draft: Draft,
-        before: Option<Draft>,
+        before: impl FnOnce(Draft) -> Option<Draft>,
     ) -> Result<Outcome> {
         let whole = match draft::is_half(file, &draft.bytes) {
             // Where exactly it breaks off is told when somebody asks, not for every piece of a file being written.
@@ -236,10 +244,13 @@ impl Vfs {
                     Err(FsError::Store(jp_store::Error::Invalid { reason, .. })) => Some(reason),
                     Err(error) => {
                         let busy = error.errno() == libc::EBUSY;
+                        let left = match busy {
+                            true => Some(Draft { waiting: true, kept: false, ..draft }),
+                            false => before(draft),
+                        };
                         let mut drafts = self.drafts.lock();
-                        match before {
-                            _ if busy => drafts.insert((id, file), Draft { waiting: true, kept: false, ..draft }),
-                            Some(before) => drafts.insert((id, file), before),
+                        match left {
+                            Some(left) => drafts.insert((id, file), left),
                             None => drafts.remove(&(id, file)),
                         };
                         return Err(if busy { FsError::Busy } else { error });
@@ -357,7 +368,7 @@ impl Vfs {
             self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
             return Ok(());
         }
-        self.settle(caller, &guard, id, file, draft.clone(), Some(draft)).map(drop)
+        self.settle(caller, &guard, id, file, draft, Some).map(drop)
     }
 
     /// Puts a draft on disk; `sync` makes it survive more than our own end.

@@ -386,6 +386,12 @@ impl Held for Known {
     fn read(&mut self) -> Done<Vec<u8>> {
         read_all(&self.vfs, self.number).map_err(|error| error.errno())
     }
+
+    fn cut_and_write(&mut self, size: u64, bytes: &[u8]) -> Done<()> {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        let cut = self.vfs.set_attr(me(), self.number, set);
+        cut.and_then(|_| self.vfs.write(me(), self.number, size, bytes)).map_err(|error| error.errno())
+    }
 }
 
 impl Drop for Known {

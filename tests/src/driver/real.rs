@@ -185,7 +185,9 @@ impl Driver for RealMount {
     }
 
     fn hold(&mut self, path: &str) -> Done<Box<dyn Held>> {
-        let file = File::open(self.path(path)).map_err(errno)?;
+        let path = self.path(path);
+        // Directories are only read.
+        let file = File::options().read(true).write(path.is_file()).open(path).map_err(errno)?;
         Ok(Box::new(Open(file)))
     }
 
@@ -206,6 +208,10 @@ impl Driver for RealMount {
 struct Open(File);
 
 impl Held for Open {
+    fn cut_and_write(&mut self, size: u64, bytes: &[u8]) -> Done<()> {
+        self.0.set_len(size).and_then(|()| self.0.write_all_at(bytes, size)).map_err(errno)
+    }
+
     fn read(&mut self) -> Done<Vec<u8>> {
         let mut bytes = Vec::new();
         self.0.rewind().and_then(|()| self.0.read_to_end(&mut bytes)).map_err(errno)?;

@@ -230,6 +230,18 @@ pub(super) fn stale_and_orphans(world: &mut World) {
     let mut draft = world.driver.hold(&join(C_PATH, "events.json")).expect("open");
     world.driver.unlink(&join(C_PATH, "events.json")).expect("hidden");
     assert_eq!(draft.read(), Ok(b"[ draft".to_vec()));
+    // What is written to a file without a name is for whoever has it open alone.
+    let (events_path, own_path) = (join(A_PATH, "events.json"), join(A_PATH, "own.md"));
+    world.driver.write(&own_path, b"mine").expect("written");
+    let before = world.store();
+    let mut nameless = [&events_path, &own_path].map(|path| world.driver.hold(path).expect("open"));
+    for (held, path) in nameless.iter_mut().zip([&events_path, &own_path]) {
+        world.driver.unlink(path).expect("hidden");
+        held.cut_and_write(1, b"rest").expect("written");
+        assert_eq!(held.read().map(|bytes| bytes[1..].to_vec()), Ok(b"rest".to_vec()));
+    }
+    assert_eq!(world.store(), before, "the store keeps what is hidden");
+    drop(nameless);
     let orphans = world.state().join("orphans");
     assert!(contents(&orphans).len() >= 5);
     drop((replaced, unlinked, own, again, draft));

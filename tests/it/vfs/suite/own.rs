@@ -121,7 +121,14 @@ pub(super) fn scratch_never_enters_the_store(world: &mut World) {
     world.driver.rename(&join(D_PATH, "dir.tmp"), &join(D_PATH, "dir")).expect("renamed");
     assert_eq!(world.bytes(D, "dir/inside"), b"inside");
     world.driver.rename(&join(D_PATH, "dir/inside"), &join(D_PATH, "inside~")).expect("renamed");
-    assert!(!world.stored(D).join("dir/inside").exists() && !world.stored(D).join("inside~").exists());
+    // A file that gets a name for scratch can be removed for good, so the store keeps what it had.
+    assert!(!world.stored(D).join("inside~").exists());
+    world.gone(&join(D_PATH, "dir/inside"));
+    world.driver.unlink(&join(D_PATH, "inside~")).expect("removed");
+    assert_eq!(world.bytes(D, "dir/inside"), b"inside");
+    assert_eq!(world.driver.rename(&join(D_PATH, "dir"), &join(D_PATH, "dir~")), Err(libc::EXDEV));
+    world.driver.symlink("x", &join(D_PATH, "link")).expect("made");
+    assert_eq!(world.driver.rename(&join(D_PATH, "link"), &join(D_PATH, "link~")), Err(libc::EXDEV));
     world.driver.create(&join(D_PATH, "dir/deep.tmp")).expect("made");
     world.lists(&join(D_PATH, "dir"), &["deep.tmp"]);
     assert!(!world.stored(D).join("dir/deep.tmp").exists());
