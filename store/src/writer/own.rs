@@ -138,7 +138,7 @@ impl Operation<'_> {
         match kind(disk, &store.join(file))? {
             Some(_) if same(disk, &store.join(file), &work.join(file))? => Ok(true),
             // Written again before it was hidden, while nobody touched the copy.
-            Some(_) if !self.is_untouched(id, &work.join(file))? => Ok(false),
+            Some(_) if !self.is_old(id, &store.join(file), &work.join(file))? => Ok(false),
             Some(_) | None => {
                 self.keep_own(id, Root::Work, gather(disk, work, [PathBuf::from(file)])?)?;
                 Ok(true)
@@ -146,10 +146,11 @@ impl Operation<'_> {
         }
     }
 
-    /// Whether a file in the workspace has not changed since its conversation was last brought in step.
-    fn is_untouched(&self, id: ConversationId, path: &Path) -> Result<bool> {
-        let mtime = self.store().disk().stat(path).context("look at", path)?.mtime;
-        Ok(self.snapshot().base(id).is_some_and(|base| is_from_before(mtime, base.taken)))
+    /// Whether a file in the workspace is older than the store's, and than when its conversation was last brought in step.
+    fn is_old(&self, id: ConversationId, ours: &Path, theirs: &Path) -> Result<bool> {
+        let mtime = |path: &Path| self.store().disk().stat(path).map(|stat| stat.mtime).context("look at", path);
+        let (ours, theirs) = (mtime(ours)?, mtime(theirs)?);
+        Ok(theirs < ours && self.snapshot().base(id).is_some_and(|base| is_from_before(theirs, base.taken)))
     }
 
     /// Makes both roots agree on files of the user's own that they have differently: the newer one counts, and the older
@@ -174,7 +175,8 @@ impl Operation<'_> {
                 self.keep_own(id, Root::Store, gather(disk, store, [path])?)?;
                 self.writer.scratch().replace(&ours, &in_work.bytes)?;
             } else if let Some(scratch) = self.writer.work_scratch() {
-                if !untouched {
+                // A clock that was wrong may take an edit for an old copy, so the newer of the two is kept in any case.
+                if !untouched || in_work.stat.mtime > in_store.stat.mtime {
                     self.keep_own(id, Root::Work, gather(disk, work, [path])?)?;
                 }
                 scratch.replace(&theirs, &in_store.bytes)?;
