@@ -90,14 +90,32 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Everybody who is being answered.
+pub(crate) struct Talks(Arc<()>);
+
+impl Talks {
+    /// Waits until everybody has their answer, but not forever: whoever ended the mount is to hear of it before the
+    /// process ends.
+    pub(crate) fn finish(&self) {
+        let until = Instant::now() + Duration::from_secs(1);
+        // One is ours.
+        while Arc::strong_count(&self.0) > 1 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
 /// Answers whoever connects, each in a thread of its own, until the process ends.
-pub(crate) fn serve(listener: UnixListener, served: Arc<dyn Served>) {
+pub(crate) fn serve(listener: UnixListener, served: Arc<dyn Served>) -> Talks {
+    let talks = Arc::new(());
+    let one = Arc::downgrade(&talks);
     std::thread::spawn(move || {
         loop {
             match listener.accept() {
                 Ok((stream, _)) => {
-                    let served = served.clone();
+                    let (served, talk) = (served.clone(), one.upgrade());
                     std::thread::spawn(move || {
+                        let _talk = talk;
                         if let Err(error) = converse(stream, &*served) {
                             tracing::debug!("a client of the control socket went away: {error}");
                         }
@@ -111,6 +129,7 @@ pub(crate) fn serve(listener: UnixListener, served: Arc<dyn Served>) {
             }
         }
     });
+    Talks(talks)
 }
 
 fn converse(mut stream: UnixStream, served: &dyn Served) -> io::Result<()> {
@@ -237,6 +256,31 @@ mod tests {
                 Request::Unmount { lazy: false, .. } => Answer { busy: true, ..Answer::default() },
             }
         }
+    }
+
+    struct Slow;
+
+    impl Served for Slow {
+        fn answer(&self, _request: Request) -> Answer {
+            std::thread::sleep(Duration::from_millis(200));
+            Answer::done()
+        }
+    }
+
+    #[test]
+    fn whoever_asked_is_answered_before_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let talks = serve(listen(&path).unwrap(), Arc::new(Slow));
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(b"{\"do\":\"refresh\"}\n").unwrap();
+        while Arc::strong_count(&talks.0) == 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        talks.finish();
+        stream.set_nonblocking(true).unwrap();
+        let mut answer = [0; 64];
+        assert!(stream.read(&mut answer).unwrap() > 0, "the answer is there");
     }
 
     fn exchange(served: &Told, line: &str) -> String {

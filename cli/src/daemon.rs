@@ -22,7 +22,7 @@ use signal_hook::iterator::Signals;
 
 pub(crate) use self::launch::{detached, launch};
 use self::notify::notify;
-use crate::control::{self, Answer, Request, Served};
+use crate::control::{self, Answer, Request, Served, Talks};
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Result};
 use crate::mounts::{Known, Record, StateDir};
@@ -71,17 +71,20 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     let session = Session::begin(ctx.env.surroundings(), &job.store.layout().project, &job.point, &job.options)
         .map_err(advise)?;
     let behind = Arc::new(Behind { session: session.clone(), export: AtomicBool::new(true) });
-    let begun = begin(ctx, job, &state, &behind).and_then(|record| {
+    let begun = begin(ctx, job, &state, &behind).and_then(|(record, talks)| {
         tracing::info!("mounted {}", job.point.display());
-        ready(Ready::Mounted(record, session.brought().clone()))
+        ready(Ready::Mounted(record, session.brought().clone())).map(|()| talks)
     });
-    if let Err(error) = begun {
-        // Nobody knows of it, or nobody could end it: it had better not be there.
-        let _ = session.unmount(true);
-        let _ = session.finish();
-        state.forget();
-        return Err(error);
-    }
+    let talks = match begun {
+        Ok(talks) => talks,
+        Err(error) => {
+            // Nobody knows of it, or nobody could end it: it had better not be there.
+            let _ = session.unmount(true);
+            let _ = session.finish();
+            state.forget();
+            return Err(error);
+        }
+    };
     notify(ctx.env, "READY=1");
     watch_session(session.clone(), send);
     let ended = wait(&session, &events);
@@ -93,15 +96,16 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     if let Err(error) = &result {
         tracing::error!("{}", error.whole());
     }
+    talks.finish();
     tracing::info!("unmounted {}", job.point.display());
     result.map(|()| Exit::DONE)
 }
 
 /// The first thing about a mount that others see.
-fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Result<Record> {
+fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Result<(Record, Talks)> {
     let socket = state.socket();
     let listener = control::listen(&socket).map_err(|error| Error::io("listen on", &socket, &error))?;
-    control::serve(listener, behind.clone());
+    let talks = control::serve(listener, behind.clone());
     let record = Record {
         pid: ctx.env.pid,
         started: process::started(ctx.env.pid),
@@ -112,7 +116,7 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
         since: rfc3339(ctx.env.now()),
     };
     state.write(&record)?;
-    Ok(record)
+    Ok((record, talks))
 }
 
 /// Everything is on disk.

@@ -265,8 +265,13 @@ impl Session {
         &self.brought
     }
 
-    /// Takes the mount away. Fails with `EBUSY` while somebody is in it, unless `lazy`.
+    /// Takes the mount away. Fails with `EBUSY` while somebody is in it, and while a draft cannot be brought to disk and
+    /// would be lost, unless `lazy`.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
+        let kept = self.vfs.keep_drafts().map_err(refusal);
+        if !lazy {
+            kept?;
+        }
         unmount(&self.point, lazy).map_err(|source| Error::Io { verb: "unmount", path: self.point.clone(), source })
     }
 
@@ -313,8 +318,11 @@ fn tend(vfs: &Vfs, ending: &Flag) {
     while !ending.wait(TENDING) {
         vfs.tend_drafts();
         vfs.end_fresh();
-        vfs.tend_arrivals();
         round = round.wrapping_add(1);
+        if round.is_multiple_of(10) {
+            // All of it is read and parsed for that.
+            vfs.tend_arrivals();
+        }
         if round.is_multiple_of(20) {
             vfs.keep_former();
         }

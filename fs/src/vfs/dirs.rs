@@ -206,6 +206,22 @@ impl Vfs {
         missing.or(parent.map(|parent| format!("its parent {parent}, which is arriving too")))
     }
 
+    /// Whether a file that it needs is missing or cannot be whole yet. Its end alone is read: this is asked for every
+    /// piece of a file that is being written.
+    fn is_half(&self, id: ConversationId) -> bool {
+        const END: u64 = 64;
+        let dir = self.arrival_dir(id);
+        [ManagedFile::Metadata, ManagedFile::Events].into_iter().any(|file| {
+            let path = dir.join(file.name());
+            let end = self
+                .backing
+                .stat(&path)
+                .and_then(|stat| self.backing.read(&path, stat.size.saturating_sub(END), END as usize));
+            let blank = |end: &[u8]| end.iter().all(u8::is_ascii_whitespace);
+            end.map_or(true, |end| !blank(&end) && draft::is_half(file, &end))
+        })
+    }
+
     /// The parent, where that has not arrived itself.
     fn pending_parent(&self, id: ConversationId) -> Option<ConversationId> {
         let catalog = self.catalog.read();
@@ -215,6 +231,9 @@ impl Vfs {
 
     /// Takes in what has become whole without anybody writing to it: a parent has arrived, or a lock is free.
     pub fn tend_arrivals(&self) {
+        if self.rules.read_only {
+            return;
+        }
         loop {
             let pending: Vec<_> = {
                 let catalog = self.catalog.read();
@@ -246,7 +265,7 @@ impl Vfs {
     /// Takes a conversation into the store if everything it needs is there. The caller has its room.
     pub(super) fn arrive(&self, caller: Caller, id: ConversationId) -> Result<()> {
         let item = self.item(id)?;
-        if !item.pending || self.needs(id).is_some() {
+        if !item.pending || self.is_half(id) || self.needs(id).is_some() {
             return Ok(());
         }
         let guard = self.lock(caller, id)?;

@@ -10,6 +10,7 @@ use jp_store::journal::Change;
 use jp_store::layout::CONVERSATIONS;
 use jp_store::scratch::is_scratch;
 
+use super::save::Hold;
 use super::{Attr, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::Meaning;
@@ -124,13 +125,10 @@ impl Vfs {
     pub fn write(&self, caller: Caller, number: u64, offset: u64, data: &[u8]) -> Result<()> {
         self.writable()?;
         let node = self.node(number)?;
-        if let Node::Managed(id, file) = &node
-            && !self.item(*id)?.pending
-        {
+        let Some(_hold) = self.hold_plain(caller, &node)? else {
             let now = self.now();
-            return self.change(caller, *id, *file, |draft| draft.write(offset, data, now));
-        }
-        let _hold = self.hold(caller, &[&node])?;
+            return self.change(caller, &node, |draft| draft.write(offset, data, now));
+        };
         self.part_from_store(&node)?;
         let path = self.path(&node)?;
         self.backing.write(&path, offset, data).context("write", &path)?;
@@ -160,21 +158,28 @@ impl Vfs {
     }
 
     pub(super) fn truncate(&self, caller: Caller, node: &Node, size: u64) -> Result<()> {
-        match node {
-            Node::Managed(id, file) if !self.item(*id)?.pending => {
-                let now = self.now();
-                self.change(caller, *id, *file, |draft| draft.truncate(size, now))
-            }
-            Node::Children(_) | Node::Conversation(_) => Err(FsError::IsDir),
-            node => {
-                let _hold = self.hold(caller, &[node])?;
-                self.part_from_store(node)?;
-                let path = self.path(node)?;
-                self.backing.truncate(&path, size).context("truncate", &path)?;
-                self.note_own(&path);
-                self.arrive_if_managed(caller, node)
-            }
+        if matches!(node, Node::Children(_) | Node::Conversation(_)) {
+            return Err(FsError::IsDir);
         }
+        let Some(_hold) = self.hold_plain(caller, node)? else {
+            let now = self.now();
+            return self.change(caller, node, |draft| draft.truncate(size, now));
+        };
+        self.part_from_store(node)?;
+        let path = self.path(node)?;
+        self.backing.truncate(&path, size).context("truncate", &path)?;
+        self.note_own(&path);
+        self.arrive_if_managed(caller, node)
+    }
+
+    /// What it takes to change the file behind a node; `None` when there is a draft to change instead. What arrives while
+    /// its room is waited for has drafts from then on.
+    fn hold_plain(&self, caller: Caller, node: &Node) -> Result<Option<Hold>> {
+        if self.is_stored_managed(node)? {
+            return Ok(None);
+        }
+        let hold = self.hold(caller, &[node])?;
+        Ok((!self.is_stored_managed(node)?).then_some(hold))
     }
 
     /// Whether the caller sees something under a name.

@@ -253,7 +253,7 @@ impl Vfs {
         Ok(self.backing.read_all(&path).context("read", &path)?)
     }
 
-    fn is_stored_managed(&self, node: &Node) -> Result<bool> {
+    pub(super) fn is_stored_managed(&self, node: &Node) -> Result<bool> {
         match node {
             Node::Managed(id, _) => Ok(!self.item(*id)?.pending),
             _ => Ok(false),

@@ -56,10 +56,10 @@ impl Vfs {
     pub(super) fn change(
         &self,
         caller: Caller,
-        id: ConversationId,
-        file: ManagedFile,
+        node: &Node,
         change: impl FnOnce(&mut Draft) -> Result<Undo>,
     ) -> Result<()> {
+        let Node::Managed(id, file) = *node else { return Err(FsError::Stale) };
         let _room = self.room(id).lock_arc();
         let begun = self.drafts.lock().contains_key(&(id, file));
         let guard = match self.lock(caller, id) {
@@ -154,19 +154,32 @@ impl Vfs {
 
     /// Drafts reach the disk, and those that wait for a lock are tried again. Called every now and then.
     pub fn tend_drafts(&self) {
-        for (id, file) in self.drafts_that(|draft| !draft.kept) {
-            let _room = self.room(id).lock_arc();
-            if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept)
-                && let Err(error) = self.keep_draft(id, file, draft, false)
-            {
-                tracing::warn!(%id, file = file.name(), %error, "a draft cannot be kept on disk");
-            }
+        if let Err(error) = self.keep_drafts() {
+            tracing::warn!(%error, "a draft cannot be kept on disk");
         }
         self.tend_waiting();
     }
 
+    /// All drafts reach the disk, or it is said why one does not; the others do all the same.
+    pub fn keep_drafts(&self) -> Result<()> {
+        if self.rules.read_only {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for (id, file) in self.drafts_that(|draft| !draft.kept) {
+            let _room = self.room(id).lock_arc();
+            if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept) {
+                result = result.and(self.keep_draft(id, file, draft, false));
+            }
+        }
+        result
+    }
+
     /// Drafts that wait for a lock are tried again. Called when a lock has become free.
     pub fn tend_waiting(&self) {
+        if self.rules.read_only {
+            return;
+        }
         for (id, file) in self.drafts_that(|draft| draft.waiting) {
             if let Err(error) = self.try_waiting(id, file) {
                 tracing::debug!(%id, file = file.name(), %error, "a draft waits on");
@@ -235,7 +248,8 @@ impl Vfs {
             Err(reason) => reason,
             Ok(()) => {
                 self.drafts.lock().insert((id, file), draft.clone());
-                match self.commit(caller, guard, id, file, &draft) {
+                let kept = self.keep_whole(id, file, &draft);
+                match kept.and_then(|()| self.commit(caller, guard, id, file, &draft)) {
                     Ok(()) => {
                         self.drop_draft(id, file)?;
                         return Ok(Outcome::Committed);
@@ -246,7 +260,7 @@ impl Vfs {
                         let busy = error.errno() == libc::EBUSY;
                         let left = match busy {
                             true => Some(Draft { waiting: true, kept: false, ..draft }),
-                            false => before(draft),
+                            false => before(draft).map(|draft| Draft { kept: false, ..draft }),
                         };
                         let mut drafts = self.drafts.lock();
                         match left {
@@ -260,9 +274,19 @@ impl Vfs {
         };
         draft.reason = reason.clone();
         draft.waiting = false;
+        draft.kept = false;
         let text = reason.unwrap_or_else(|| JsonError::new("the document is not whole"));
         self.drafts.lock().insert((id, file), draft);
         Ok(Outcome::Kept(text))
+    }
+
+    /// A piece of the draft that is on disk becomes all of it before the store gets it: whoever stops us in between
+    /// finds what the store has, and not something older.
+    fn keep_whole(&self, id: ConversationId, file: ManagedFile, draft: &Draft) -> Result<()> {
+        if self.backing.stat(&self.draft_path(id, file)).is_err() {
+            return Ok(());
+        }
+        self.keep_draft(id, file, Draft { waiting: true, ..draft.clone() }, false)
     }
 
     /// Makes the store's file these bytes, unaltered.

@@ -96,6 +96,23 @@ fn a_signal_ends_it_cleanly() {
 }
 
 #[test]
+fn a_draft_that_no_disk_takes_keeps_it() {
+    everyone(|m| {
+        // As a full disk would, but for this draft alone.
+        let drafts = m.state().join("drafts").join(ids::D.to_string());
+        fs::write(&drafts, "in the way").expect("written");
+        m.sh("printf '{ typed' > \"$D/metadata.json\"");
+        let told = m.jp(&["unmount"]);
+        assert!(told.code != 0 && told.stderr.contains("drafts"), "{}", told.told());
+        assert_eq!(m.sh("cat \"$D/metadata.json\"").stdout, "{ typed");
+        fs::remove_file(&drafts).expect("it was in the way");
+        m.end(&[]);
+        m.begin(&[]);
+        assert_eq!(m.sh("cat \"$D/metadata.json\"").stdout, "{ typed");
+    });
+}
+
+#[test]
 fn a_busy_mount_says_who() {
     everyone(|m| {
         let stay = || {

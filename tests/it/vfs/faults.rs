@@ -222,6 +222,12 @@ fn disturbed(story: &Story, fault: Fault, n: usize, old: &Look, new: &Look) -> b
     }
     whole(&world, old, new, &told);
     let now = look(&mut world);
+    let stopped = matches!(fault, Fault::MountStops | Fault::StoreStops(_));
+    if stopped && now.stored == new.stored && old.stored != new.stored {
+        for (path, bytes) in new.shown.iter().filter(|(path, _)| path.ends_with("events.json")) {
+            assert_eq!(now.shown.get(path), Some(bytes), "{told}\nthe store has it, and {path} is older");
+        }
+    }
     if result.is_ok() {
         // What a program was told is done is done.
         same(&now, new, &format!("{told}\nacknowledged, and not there"), false);
@@ -307,6 +313,19 @@ fn saves() {
         name: "in place",
         prepare: |_| Ok(()),
         act: |driver| driver.write(&join(D_PATH, "events.json"), &events("new")),
+        found: nothing,
+    });
+    sweep(&Story {
+        name: "the last piece",
+        prepare: |driver| {
+            let text = events("new");
+            driver.write(&join(D_PATH, "events.json"), &text[..text.len() / 2])?;
+            driver.sync(&join(D_PATH, "events.json"))
+        },
+        act: |driver| {
+            let text = events("new");
+            driver.write_at(&join(D_PATH, "events.json"), text.len() as u64 / 2, &text[text.len() / 2..])
+        },
         found: nothing,
     });
     sweep(&Story {

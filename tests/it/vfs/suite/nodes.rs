@@ -154,6 +154,28 @@ pub(super) fn read_only(world: &mut World) {
     assert_eq!(refused, [Err(libc::EROFS); 14]);
     assert_eq!(fixed.store(), before);
     fixed.lists("", &[".archive", A_PATH, D_PATH]);
+    if !world.driver.is_prompt() {
+        return;
+    }
+    // What an earlier mount left to be done waits for one that may.
+    world.driver.mkdir("17528892001").expect("made");
+    let left = world.state().join("drafts");
+    let header = r#"{"base":null,"reason":null,"since":"","waiting":"lock","changed":0}"#;
+    for (path, bytes) in [
+        (format!("{D}/events.json"), [header.as_bytes(), b"\n", &events("waits")].concat()),
+        ("new/17528892001/events.json".to_owned(), events("arrives")),
+        ("new/17528892001/metadata.json".to_owned(), world.bytes(D, "metadata.json")),
+    ] {
+        fs::create_dir_all(left.join(&path).parent().expect("it is in one")).expect("made");
+        fs::write(left.join(path), bytes).expect("written");
+    }
+    let (stored, left_before) = (world.store(), contents(&left));
+    let driver = InProcess::new(&world.workspace, Rules { read_only: true, ..Rules::default() }, Memory::Short);
+    driver.vfs().tend_drafts();
+    driver.vfs().tend_waiting();
+    driver.vfs().tend_arrivals();
+    assert_eq!((world.store(), contents(&left)), (stored, left_before));
+    assert_eq!(world.kept(D).len(), 0);
 }
 
 pub(super) fn locked(world: &mut World) {
