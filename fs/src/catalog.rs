@@ -322,6 +322,11 @@ impl Catalog {
         (self.items.get(&parent)?.partition == item.partition).then_some(parent)
     }
 
+    /// Whether one is another or beneath it, as far as the parents they name go: across partitions too.
+    pub fn is_beneath(&self, id: ConversationId, above: ConversationId) -> bool {
+        self.line(id).contains(&above)
+    }
+
     /// It and everything above it, as far as names go, once each.
     fn line(&self, id: ConversationId) -> BTreeSet<ConversationId> {
         let mut line = BTreeSet::new();

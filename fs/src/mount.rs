@@ -206,6 +206,7 @@ impl Session {
             // What later looks are compared with, from before the kernel can remember anything.
             vfs.look_around().map_err(refusal)?;
         }
+        inbox.clear();
         let served = fuse::mount(vfs.clone(), point, options).map_err(io("mount on"))?;
         let (ended, ending) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
         let kernel = fuse::Told(served.notifier());
@@ -248,8 +249,9 @@ impl Session {
         }
     }
 
-    /// How things stand.
+    /// How things stand. Drafts are on disk when this returns.
     pub fn status(&self) -> Status {
+        self.vfs.tend_drafts();
         Status {
             staleness: if self.watching { "watching" } else { "polling" }.to_owned(),
             shown: self.vfs.count_shown(),

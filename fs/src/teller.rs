@@ -58,6 +58,12 @@ impl Outbox {
 }
 
 impl Inbox {
+    /// Throws away what is from before there was a kernel to tell. It would be worse than useless: a kernel that is told to
+    /// forget the top while it asks about it for the first time takes it for closed to everybody.
+    pub fn clear(&self) {
+        for _ in self.0.try_iter() {}
+    }
+
     /// Tells until the end. News that pile up are told once.
     pub fn run(self, vfs: &Vfs, kernel: &dyn Kernel) {
         while let Ok(first) = self.0.recv() {

@@ -29,6 +29,8 @@ mod promises;
 mod rules;
 // Very many processes at once.
 mod stress;
+// The same by a user without rights.
+mod unprivileged;
 
 /// Runs a story on a fresh mount by each kind of user.
 #[track_caller]

@@ -11,7 +11,7 @@ use jp_store::disk::RealDisk;
 use jp_store::journal::Change;
 use jp_store::lock::Wait;
 use jp_store::store::{Store, Surroundings};
-use jp_tests::driver::{Driver, InProcess, Memory, RealMount};
+use jp_tests::driver::{Driver, InProcess, Memory, RealMount, clock};
 use jp_tests::{Place, Sample, TestEnv, Workspace, dirname, pretty, wait_for};
 use serde_json::{Value, json};
 
@@ -215,7 +215,7 @@ fn open(workspace: &Workspace, covered: bool) -> Store {
         data_dir: Some(workspace.env().data()),
         pid: std::process::id(),
         session: None,
-        clock: std::sync::Arc::new(jiff::Timestamp::now),
+        clock: clock(),
         covered: std::sync::Arc::new(|_| false),
     };
     let under = workspace.storage().join("conversations");

@@ -4,7 +4,7 @@
 mod in_process;
 mod real;
 
-pub use in_process::{InProcess, Memory};
+pub use in_process::{InProcess, Memory, clock};
 pub use real::RealMount;
 
 use jp_store::disk::Kind;

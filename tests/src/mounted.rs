@@ -546,8 +546,17 @@ fn reachable_jp(env: &TestEnv, user: User) -> PathBuf {
         return jp;
     }
     let copy = env.root().join("jp");
-    fs::copy(&jp, &copy).unwrap_or_else(|err| panic!("cannot copy {}: {err}", jp.display()));
+    copy_program(&jp, &copy);
     copy
+}
+
+/// Copies a program so that it can be run at once. A process of its own does it: had we the copy open for writing, so had,
+/// for a moment, whatever another test is just starting, and a program that is being written cannot be run.
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status();
+    assert!(copied.is_ok_and(|status| status.success()), "cannot copy {}", from.display());
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755)).expect("a copy is ours");
 }
 
 /// A tree that is being worked in: what goes away meanwhile is nobody's. A mount keeps its owner.

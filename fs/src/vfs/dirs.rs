@@ -276,7 +276,9 @@ impl Vfs {
             let stale = self.catalog.write().give(id, Some(place));
             self.tell(stale);
         }
-        if let Err(error) = writer.adopt(&guard, &item.dir, item.parent) {
+        // Whatever arrives is live for a moment, and a live one cannot be beneath an archived one.
+        let archived = item.partition == Partition::Archived;
+        if let Err(error) = writer.adopt(&guard, &item.dir, item.parent.filter(|_| !archived)) {
             let stale = self.catalog.write().give(id, None);
             self.tell(stale);
             return Err(error.into());
@@ -286,8 +288,12 @@ impl Vfs {
         if let Err(error) = self.backing.remove(&path) {
             tracing::debug!(path = %path.display(), %error, "a note stays behind");
         }
-        if item.partition == Partition::Archived {
+        if archived {
             writer.archive(id, &Wait::none())?;
+            if item.parent.is_some() {
+                let guard = self.lock(caller, id)?;
+                writer.reparent(&guard, item.parent)?;
+            }
         }
         self.look_after_shape(id)?;
         // What came before its parent can follow now.

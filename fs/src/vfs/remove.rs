@@ -13,7 +13,7 @@ use jp_store::reconcile::ManagedFile;
 use super::{Vfs, check_name};
 use crate::caller::Caller;
 use crate::error::{FsError, Result};
-use crate::node::{Dir, Node};
+use crate::node::Node;
 
 impl Vfs {
     /// Removes a file or a link.
@@ -173,11 +173,4 @@ impl Vfs {
 /// A name whose file is gone.
 pub(super) fn absent(error: FsError) -> FsError {
     if error.is_absent() { FsError::NotFound } else { error }
-}
-
-impl Dir {
-    /// Whether a conversation could be moved here: not beneath itself.
-    pub(super) fn is_of(self, id: ConversationId) -> bool {
-        self == Self::Of(id)
-    }
 }

@@ -129,6 +129,7 @@ impl Vfs {
             }
             target => {
                 let to = self.path(target)?;
+                self.make_room(target, Kind::File)?;
                 if stays {
                     let bytes = self.read_whole(source)?;
                     let Attr { mode, mtime, .. } = self.attr_of(source)?;
@@ -143,6 +144,7 @@ impl Vfs {
                 }
                 self.note_own(&to);
                 self.show_file(target)?;
+                self.note_left(source, &[PathBuf::new()])?;
             }
         }
         match source {
@@ -175,14 +177,15 @@ impl Vfs {
         }
         self.make_way(target)?;
         let (from, to) = (self.path(source)?, self.path(target)?);
-        if self.is_own_hidden(target) {
-            // What is hidden there stays in the store, and cannot make room.
-            return Err(FsError::NotEmpty);
-        }
+        // A directory that is hidden there is not in the way, whatever is in it.
+        self.make_room(target, Kind::Other)?;
+        let inside = self.everything_in(&from)?;
         self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
         self.note_own(&from);
         self.note_own(&to);
+        self.show_all(target, &inside)?;
         self.rename_hidden(source, target)?;
+        self.note_left(source, &inside)?;
         let follow = |node: &Node| follow(node, source, target);
         let mut inodes = self.inodes.lock();
         inodes.unlinked(target);
@@ -258,6 +261,36 @@ impl Vfs {
         }
     }
 
+    /// A directory, as the empty path, and everything beneath it.
+    fn everything_in(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let (mut found, mut at) = (vec![PathBuf::new()], 0);
+        while let Some(inner) = found.get(at).cloned() {
+            let path = dir.join(&inner);
+            let is_dir = self.backing.stat(&path).context("look at", &path)?.kind == Kind::Dir;
+            let listed = if is_dir { self.backing.list(&path).context("list", &path)? } else { Vec::new() };
+            found.extend(listed.into_iter().map(|(name, _)| inner.join(name)));
+            at += 1;
+        }
+        Ok(found)
+    }
+
+    /// What has left these names does not come back under them with the real files beneath the mount.
+    fn note_left(&self, node: &Node, inside: &[PathBuf]) -> Result<()> {
+        let Node::Own(id, dir) = node else { return Ok(()) };
+        if self.item(*id)?.pending {
+            return Ok(());
+        }
+        let names = inside.iter().map(|inner| joined(dir, inner));
+        let names = names.filter_map(|path| path.to_str().map(str::to_owned));
+        self.note(&names.map(|name| Change::HideFile(*id, name)).collect::<Vec<_>>())
+    }
+
+    /// What has got these names is shown under them.
+    fn show_all(&self, node: &Node, inside: &[PathBuf]) -> Result<()> {
+        let Node::Own(id, dir) = node else { return Ok(()) };
+        inside.iter().try_for_each(|inner| self.show_file(&Node::Own(*id, joined(dir, inner))))
+    }
+
     /// Whether a file of the user's own would go from the store to where removing is for good. The store keeps it then.
     fn leaves_store(&self, source: &Node, target: &Node) -> Result<bool> {
         let stored = |node: &Node| match node {
@@ -265,10 +298,6 @@ impl Vfs {
             _ => Ok(false),
         };
         Ok(matches!(source, Node::Own(..)) && stored(source)? && !stored(target)?)
-    }
-
-    fn is_own_hidden(&self, node: &Node) -> bool {
-        matches!(node, Node::Own(id, inner) if self.is_hidden(*id, inner))
     }
 
     /// What is hidden beneath a directory is hidden wherever it goes.
@@ -295,7 +324,8 @@ impl Vfs {
             // Such a name leads to scratch, never to a conversation.
             return Err(FsError::Refused("the name is a program's file of the moment"));
         }
-        if at.is_of(id) {
+        // Looked at before anything is done: of a move into the archive that ends in a circle nothing may stay.
+        if at.parent().is_some_and(|parent| self.catalog.read().is_beneath(parent, id)) {
             return Err(FsError::Invalid("beneath itself".to_owned()));
         }
         let item = self.shown(id)?;
@@ -368,6 +398,11 @@ fn follow(node: &Node, source: &Node, target: &Node) -> Option<Node> {
         }
         _ => None,
     }
+}
+
+/// A path beneath another; the empty path is that one itself.
+fn joined(dir: &Path, inner: &Path) -> PathBuf {
+    if inner.as_os_str().is_empty() { dir.to_owned() } else { dir.join(inner) }
 }
 
 fn cross<E: Into<FsError>>(error: E) -> FsError {

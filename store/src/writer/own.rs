@@ -12,7 +12,7 @@ use crate::id::ConversationId;
 use crate::ledger::Entry;
 use crate::lock::Guard;
 use crate::observe::{read_file, unmanaged};
-use crate::reconcile::{Digest, ManagedFile, Root};
+use crate::reconcile::{Digest, ManagedFile, Root, is_from_before};
 use crate::scratch::is_scratch;
 
 /// A draft of the user's next message lies in the store's directory only.
@@ -200,16 +200,26 @@ impl Operation<'_> {
             }
         }
         match kind(disk, &store.join(file))? {
-            Some(_) => same(disk, &store.join(file), &work.join(file)),
-            None => {
+            Some(_) if same(disk, &store.join(file), &work.join(file))? => Ok(true),
+            // Written again before it was hidden, while nobody touched the copy.
+            Some(_) if !self.is_old(id, &store.join(file), &work.join(file))? => Ok(false),
+            Some(_) | None => {
                 self.keep_own(id, Root::Work, gather(disk, work, [PathBuf::from(file)])?)?;
                 Ok(true)
             }
         }
     }
 
-    /// Makes both roots agree on files of the user's own that they have differently: the newer one counts. The older is
-    /// kept, unless it lay in the workspace, both agreed when that was covered, and nobody touched it since.
+    /// Whether a file in the workspace is older than the store's, and than when its conversation was last brought in step.
+    fn is_old(&self, id: ConversationId, ours: &Path, theirs: &Path) -> Result<bool> {
+        let mtime = |path: &Path| self.store().disk().stat(path).map(|stat| stat.mtime).context("look at", path);
+        let (ours, theirs) = (mtime(ours)?, mtime(theirs)?);
+        Ok(theirs < ours && self.snapshot().base(id).is_some_and(|base| is_from_before(theirs, base.taken)))
+    }
+
+    /// Makes both roots agree on files of the user's own that they have differently: the newer one counts, and the older
+    /// is kept. One in the workspace that agreed when that was covered, and that nobody touched since, is an old copy,
+    /// whatever its time: a rename brings a file's own time along.
     pub(super) fn agree_on_files(&mut self, guard: &Guard, agreed: bool) -> Result<()> {
         let (id, disk) = (guard.id(), self.store().disk());
         let dirs = self.snapshot().find(id)?.dirs();
@@ -225,11 +235,13 @@ impl Operation<'_> {
             let (Some(in_store), Some(in_work)) = (read_file(disk, &ours)?, read_file(disk, &theirs)?) else {
                 continue;
             };
-            if in_work.stat.mtime > in_store.stat.mtime {
+            let untouched = taken.is_some_and(|taken| is_from_before(in_work.stat.mtime, taken));
+            if !untouched && in_work.stat.mtime > in_store.stat.mtime {
                 self.keep_own(id, Root::Store, gather(disk, store, [path])?)?;
                 self.writer.scratch().replace(&ours, &in_work.bytes)?;
             } else if let Some(scratch) = self.writer.work_scratch() {
-                if taken.is_none_or(|taken| in_work.stat.mtime >= taken) {
+                // A clock that was wrong may take an edit for an old copy, so the newer of the two is kept in any case.
+                if !untouched || in_work.stat.mtime > in_store.stat.mtime {
                     self.keep_own(id, Root::Work, gather(disk, work, [path])?)?;
                 }
                 scratch.replace(&theirs, &in_store.bytes)?;

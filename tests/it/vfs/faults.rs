@@ -124,7 +124,7 @@ fn look(world: &mut World) -> Look {
     Look { shown, stored: world.store().into_iter().map(|(path, bytes)| (path, text(bytes))).collect() }
 }
 
-fn walk(driver: &mut dyn Driver, dir: &str, found: &mut BTreeMap<String, Vec<u8>>) {
+pub(super) fn walk(driver: &mut dyn Driver, dir: &str, found: &mut BTreeMap<String, Vec<u8>>) {
     for name in driver.list(dir).expect("a directory that is there can be listed") {
         let path = join(dir, &name);
         match driver.stat(&path).expect("what is listed is there").kind {
@@ -150,8 +150,7 @@ fn stage(story: &Story) -> Stage {
     write_bare_sample(&workspace);
     let mount = Arc::new(FaultBacking::new());
     let ground = Arc::new(Ground { disk: Mutex::new(Arc::new(RealDisk)), mount: mount.clone() });
-    let clock = Arc::new(jiff::Timestamp::now);
-    let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, ground.clone(), mount.clone(), clock)
+    let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, ground.clone(), mount.clone(), clock())
         .unwrap_or_else(|error| panic!("{}: {error}", story.name));
     let mut world = World { workspace, driver: Box::new(driver), which: Which::Mindful };
     (story.prepare)(&mut *world.driver).unwrap_or_else(|errno| panic!("{}: errno {errno}", story.name));

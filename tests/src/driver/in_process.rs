@@ -22,6 +22,12 @@ use jp_store::writer::Writer;
 use super::{Attributes, Done, Driver, Held, How};
 use crate::env::Workspace;
 
+/// The time of day, for a mount that is like any other.
+pub fn clock() -> Clock {
+    #[expect(clippy::disallowed_methods, reason = "a mount in process has nobody to hand it a clock")]
+    Arc::new(jiff::Timestamp::now)
+}
+
 /// No path goes through more links.
 const LINKS: usize = 40;
 /// As much as a kernel asks for at once.
@@ -54,7 +60,7 @@ impl InProcess {
     #[track_caller]
     pub fn new(workspace: &Workspace, rules: Rules, memory: Memory) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        Self::over(workspace, rules, memory, disk, Arc::new(RealBacking), Arc::new(jiff::Timestamp::now))
+        Self::over(workspace, rules, memory, disk, Arc::new(RealBacking), clock())
             .unwrap_or_else(|error| panic!("cannot begin: {error}"))
     }
 

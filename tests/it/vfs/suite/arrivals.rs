@@ -204,6 +204,16 @@ pub(super) fn into_the_archive(world: &mut World) {
     world.lists(".archive", &["17528882001-olga", NORA]);
     assert_eq!(world.stored(N).parent(), Some(&*world.workspace.silo().join("conversations/.archive")));
     assert_eq!(world.bytes(N, "notes.md"), b"from afar\n");
+    // And beneath one that is archived.
+    let child = name(N + 1, "Nora's child");
+    assert!(matches!(world.driver.mkdir(&join(&dir, "conversations")), Ok(()) | Err(libc::EEXIST)));
+    let dir = format!("{dir}/conversations/{child}");
+    world.driver.mkdir(&dir).expect("made");
+    world.driver.write(&join(&dir, "events.json"), &events("child")).expect("written");
+    world.driver.write(&join(&dir, "metadata.json"), &metadata("Nora's child", None)).expect("written");
+    world.lists(&format!(".archive/{NORA}/conversations"), &[&child]);
+    assert_eq!((world.mirrored(N + 1), world.bytes(N + 1, "events.json")), (json!(N), events("child")));
+    assert_eq!(world.stored(N + 1).parent(), Some(&*world.workspace.silo().join("conversations/.archive")));
 }
 
 pub(super) fn outlives_the_mount(world: &mut World) {

@@ -262,3 +262,54 @@ pub(super) fn at_the_top(world: &mut World) {
     assert_eq!(world.driver.stat(&join(D_PATH, "QUERY_MESSAGE.md")), Err(libc::ENOENT));
     assert_eq!(world.driver.create(&join(D_PATH, "QUERY_MESSAGE.md")), Err(libc::EPERM));
 }
+
+pub(super) fn real_files_follow(world: &mut World) {
+    let (one, two) = (join(D_PATH, "one.md"), join(D_PATH, "two.md"));
+    world.driver.write(&one, b"first").expect("written");
+    world.driver.write(&join(C_PATH, "one.md"), b"of another").expect("written");
+    // Real files are what is shown from now on.
+    world.driver.remount();
+    world.driver.write(&one, b"second").expect("written");
+    world.driver.remount();
+    world.shows(&one, b"second");
+    assert_eq!(world.bytes(D, "one.md"), b"second");
+    world.driver.rename(&one, &two).expect("renamed");
+    world.driver.remount();
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json", "two.md"]);
+    world.shows(&two, b"second");
+    // Over one that has a real file of its own.
+    world.driver.rename(&two, &join(C_PATH, "one.md")).expect("renamed");
+    world.driver.remount();
+    world.shows(&join(C_PATH, "one.md"), b"second");
+    assert_eq!(world.bytes(C, "one.md"), b"second");
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json"]);
+    world.driver.mkdir(&join(D_PATH, "dir")).expect("made");
+    world.driver.write(&join(D_PATH, "dir/x"), b"x").expect("written");
+    world.driver.remount();
+    world.driver.rename(&join(D_PATH, "dir"), &join(D_PATH, "other")).expect("renamed");
+    world.driver.remount();
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json", "other"]);
+    world.shows(&join(D_PATH, "other/x"), b"x");
+    // And back to a name that it has left before.
+    world.driver.rename(&join(D_PATH, "other"), &join(D_PATH, "dir")).expect("renamed");
+    world.driver.remount();
+    world.lists(D_PATH, &["base_config.json", "dir", "events.json", "metadata.json"]);
+    world.shows(&join(D_PATH, "dir/x"), b"x");
+    // Written again and removed.
+    world.driver.write(&join(D_PATH, "dir/z"), b"first").expect("written");
+    world.driver.remount();
+    world.driver.write(&join(D_PATH, "dir/z"), b"second").expect("written");
+    world.driver.unlink(&join(D_PATH, "dir/z")).expect("hidden");
+    world.driver.remount();
+    world.lists(&join(D_PATH, "dir"), &["x"]);
+    assert_eq!(world.bytes(D, "dir/z"), b"second", "the store keeps it");
+    // A hidden directory is not in the way.
+    world.driver.mkdir(&join(D_PATH, "other")).expect("made");
+    world.driver.write(&join(D_PATH, "other/y"), b"y").expect("written");
+    world.driver.remove_all(&join(D_PATH, "other")).expect("hidden");
+    world.driver.rename(&join(D_PATH, "dir"), &join(D_PATH, "other")).expect("renamed");
+    world.lists(&join(D_PATH, "other"), &["x"]);
+    assert!(world.kept(D).contains(&b"y".to_vec()));
+    world.driver.remount();
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json", "other"]);
+}
