@@ -204,14 +204,9 @@ const TICK: i64 = 5_000_000;
 pub fn is_conclusive(remembered: Option<Stamp>, now: Option<Stamp>, taken: i64) -> bool {
     match (remembered, now) {
         (None, None) => true,
-        (Some(then), Some(now)) => then == now && is_from_before(now.mtime, taken),
+        (Some(then), Some(now)) => then == now && now.mtime < taken - TICK,
         (None, Some(_)) | (Some(_), None) => false,
     }
-}
-
-/// Whether a file that was modified then was not modified since a base was taken. The clock of files is coarser than ours.
-pub fn is_from_before(mtime: i64, taken: i64) -> bool {
-    mtime < taken - TICK
 }
 
 /// One side of a unit, seen against what was remembered.

@@ -21,7 +21,7 @@ pub use env::{Call, TestEnv, Workspace, jp_binary};
 pub use fault_backing::FaultBacking;
 pub use fault_disk::FaultDisk;
 pub use fixture::{copy_tree, fixture_store, repository, skip};
-pub use mounted::{Contents, LIMIT, Mounted, User, copy_program, have, ids, is_alive, setting};
+pub use mounted::{Contents, LIMIT, Mounted, User, copy_program, have, ids, is_alive, named_program, setting};
 pub use procs::{Output, Running};
 pub use sample::{Place, Sample, dirname, mtime, native_time, pretty, set_mtime};
 pub use shot::Shot;

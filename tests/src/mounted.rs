@@ -465,6 +465,13 @@ pub fn setting(name: &str) -> Option<u64> {
     said.to_str()?.parse().ok().filter(|value| *value != 0)
 }
 
+/// A program that the caller of the tests names, where it is there.
+pub fn named_program(name: &str) -> Option<PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says where their programs are")]
+    let said = std::env::var_os(name)?;
+    Some(PathBuf::from(said)).filter(|path| path.exists())
+}
+
 /// Files with their bytes below a directory, by relative path. What goes away meanwhile is not there.
 pub(crate) fn contents(root: &Path) -> Contents {
     fn visit(root: &Path, dir: &Path, found: &mut Contents) {

@@ -12,7 +12,7 @@ use crate::id::ConversationId;
 use crate::ledger::Entry;
 use crate::lock::Guard;
 use crate::observe::{read_file, unmanaged};
-use crate::reconcile::{Digest, ManagedFile, Root, is_from_before};
+use crate::reconcile::{Digest, ManagedFile, Root};
 use crate::scratch::is_scratch;
 
 /// A draft of the user's next message lies in the store's directory only.
@@ -214,7 +214,7 @@ impl Operation<'_> {
     fn is_old(&self, id: ConversationId, ours: &Path, theirs: &Path) -> Result<bool> {
         let mtime = |path: &Path| self.store().disk().stat(path).map(|stat| stat.mtime).context("look at", path);
         let (ours, theirs) = (mtime(ours)?, mtime(theirs)?);
-        Ok(theirs < ours && self.snapshot().base(id).is_some_and(|base| is_from_before(theirs, base.taken)))
+        Ok(theirs < ours && self.snapshot().base(id).is_some_and(|base| theirs < base.taken))
     }
 
     /// Makes both roots agree on files of the user's own that they have differently: the newer one counts, and the older
@@ -235,7 +235,7 @@ impl Operation<'_> {
             let (Some(in_store), Some(in_work)) = (read_file(disk, &ours)?, read_file(disk, &theirs)?) else {
                 continue;
             };
-            let untouched = taken.is_some_and(|taken| is_from_before(in_work.stat.mtime, taken));
+            let untouched = taken.is_some_and(|taken| in_work.stat.mtime < taken);
             if !untouched && in_work.stat.mtime > in_store.stat.mtime {
                 self.keep_own(id, Root::Store, gather(disk, store, [path])?)?;
                 self.writer.scratch().replace(&ours, &in_work.bytes)?;

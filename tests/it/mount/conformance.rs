@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use jp_tests::{Mounted, User, repository};
+use jp_tests::{Mounted, User, named_program, repository, setting, skip};
 use nix::unistd::geteuid;
 
 /// The groups that concern what a conversation's directory can hold.
@@ -49,13 +49,11 @@ fn fails_only_where_it_says_so() {
 
 /// The suite's program, where `scripts/test` has put it.
 fn suite() -> Option<PathBuf> {
-    let required = std::env::var_os("JP_REQUIRE_MOUNT").is_some();
-    let program = std::env::var_os("JP_PJDFSTEST").map(PathBuf::from).filter(|path| path.exists());
-    let ready = program.is_some() && geteuid().is_root();
-    assert!(ready || !required, "the suite for filesystems is missing; scripts/test installs it");
-    if !ready {
-        eprintln!("skipped: the suite for filesystems needs root, and its program in JP_PJDFSTEST");
-        return None;
+    let program = named_program("JP_PJDFSTEST").filter(|_| geteuid().is_root());
+    let required = setting("JP_REQUIRE_MOUNT").is_some();
+    assert!(program.is_some() || !required, "the suite for filesystems is missing; scripts/test installs it");
+    if program.is_none() {
+        skip("the suite for filesystems needs root, and its program in JP_PJDFSTEST");
     }
     program
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use jp_tests::{copy_program, jp_binary};
+use jp_tests::{copy_program, jp_binary, skip};
 use nix::unistd::geteuid;
 
 /// The user without rights.
@@ -24,7 +24,7 @@ const AGAIN: [&str; 5] = [
 #[test]
 fn everything_else_without_rights() {
     if !geteuid().is_root() {
-        eprintln!("skipped: whoever runs this has no rights to give up");
+        skip("whoever runs this has no rights to give up");
         return;
     }
     // The directory of the build may be closed to others.
