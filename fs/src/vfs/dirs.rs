@@ -29,6 +29,9 @@ struct Note {
     archived: bool,
 }
 
+/// What an arriving conversation needs that has everything of its own.
+const WAITS: &str = "to be taken in; the log says what keeps it";
+
 impl Vfs {
     /// Makes a directory.
     pub fn make_dir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<Attr> {
@@ -190,7 +193,7 @@ impl Vfs {
         };
         pending
             .into_iter()
-            .map(|id| Arrival { id: id.to_string(), needs: self.needs(id).unwrap_or_default() })
+            .map(|id| Arrival { id: id.to_string(), needs: self.needs(id).unwrap_or_else(|| WAITS.to_owned()) })
             .collect()
     }
 

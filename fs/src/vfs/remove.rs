@@ -120,9 +120,28 @@ impl Vfs {
     }
 
     pub(super) fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
-        // A name that is no text cannot be written down; it cannot be hidden either.
-        let inner = inner.to_str().ok_or(FsError::Refused("the name is not UTF-8"))?;
-        self.note(&[Change::HideFile(id, inner.to_owned())])
+        match inner.to_str() {
+            Some(inner) => self.note(&[Change::HideFile(id, inner.to_owned())]),
+            None => self.put_away(id, inner),
+        }
+    }
+
+    /// A name that is no text cannot be written down as hidden. The file goes to where losers are kept instead.
+    fn put_away(&self, id: ConversationId, inner: &Path) -> Result<()> {
+        let path = self.path(&Node::Own(id, inner.to_owned()))?;
+        match self.backing.stat(&path).context("look at", &path)?.kind {
+            Kind::File => {
+                let bytes = self.backing.read_all(&path).context("read", &path)?;
+                let name = inner.file_name().unwrap_or_default().to_string_lossy();
+                self.writer.keep(id, "removed-file", &name, &bytes)?;
+            }
+            // What a link says is in its name's place nowhere else, and has no bytes of its own.
+            Kind::Link => {}
+            Kind::Dir | Kind::Other => return Err(FsError::Refused("the name is not UTF-8")),
+        }
+        self.backing.remove(&path).context("remove", &path)?;
+        self.note_own(&path);
+        Ok(())
     }
 
     /// The store keeps what lost its name here, so whoever goes on changing that through a descriptor changes a copy.

@@ -272,3 +272,13 @@ fn others_may_look_when_asked_to() {
     assert_eq!(seen.stdout, m.sh("stat -c %i .").stdout);
     assert_eq!(m.status("drafts"), [] as [Value; 0]);
 }
+
+#[test]
+fn names_that_are_no_text() {
+    everyone(|m| {
+        m.sh("printf kept > \"$D/$(printf 'odd\\377')\"; mkdir \"$D/$(printf 'dir\\377')\"; printf too > \"$D/$(printf 'dir\\377/inside')\"
+              test \"$(cat \"$D\"/odd*)\" = kept; rm -r \"$D\"; test ! -e \"$D\"");
+        assert_eq!(m.says(ids::D, "presence"), "local");
+        assert_eq!(m.status("conflicts").len(), 2, "what could not be hidden is kept");
+    });
+}
