@@ -70,23 +70,27 @@ impl Kernel for Told {
 }
 
 impl Host {
-    /// Runs a request. A panic is an error of this request only.
     fn run<T>(&self, what: &str, number: u64, work: impl FnOnce(&Vfs) -> Result<T, FsError>) -> Result<T, Errno> {
-        match catch_unwind(AssertUnwindSafe(|| work(&self.vfs))) {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                let errno = error.errno();
-                if error.is_failure() {
-                    tracing::warn!(what, number, errno, %error, "a request failed");
-                } else {
-                    tracing::trace!(what, number, errno, %error, "refused");
-                }
-                Err(Errno::from_i32(errno))
+        run(what, number, || work(&self.vfs))
+    }
+}
+
+/// Runs a request. A panic is an error of this request only.
+fn run<T>(what: &str, number: u64, work: impl FnOnce() -> Result<T, FsError>) -> Result<T, Errno> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => {
+            let errno = error.errno();
+            if error.is_failure() {
+                tracing::warn!(what, number, errno, %error, "a request failed");
+            } else {
+                tracing::trace!(what, number, errno, %error, "refused");
             }
-            Err(_) => {
-                tracing::error!(what, number, "a request panicked");
-                Err(Errno::EIO)
-            }
+            Err(Errno::from_i32(errno))
+        }
+        Err(_) => {
+            tracing::error!(what, number, "a request panicked");
+            Err(Errno::EIO)
         }
     }
 }
@@ -497,5 +501,25 @@ fn nanos_of(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_of_its_request() {
+        let number = |result: Result<u8, Errno>| result.map_err(i32::from);
+        assert_eq!(number(run("read", 1, || panic!("on purpose"))), Err(libc::EIO));
+        assert_eq!(number(run("read", 1, || Err(FsError::Busy))), Err(libc::EBUSY));
+        assert_eq!(number(run("read", 1, || Ok(7))), Ok(7));
+    }
+
+    #[test]
+    fn times_go_both_ways() {
+        for nanos in [0, 1, -1, 1_752_883_200_123_456_789, -1_000_000_001] {
+            assert_eq!(nanos_of(time(nanos)), nanos);
+        }
     }
 }

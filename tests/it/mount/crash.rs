@@ -150,7 +150,7 @@ fn every_acknowledged_save_survives() {
         Writer::new(&m, ids::D, "$D", "notes.md", Way::Note),
     ];
     let mut random = Random::new(7);
-    for round in 0..setting("JP_CRASH_ROUNDS").unwrap_or(40) {
+    for round in 0..setting("JP_CRASH_ROUNDS").unwrap_or(100) {
         let saves = || writers.iter().map(|writer| writer.acknowledged.load(Ordering::SeqCst)).sum::<u64>();
         let enough = saves() + 5 + random.below(30);
         let over = AtomicBool::new(false);
