@@ -20,12 +20,12 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Who is in a directory: working in it, running from it, or with a file of it open or mapped. We are not: what we have
-/// open is the shell's that we come from.
-pub(crate) fn occupants(point: &Path) -> Vec<Occupant> {
+/// Who is in a mount: working in it, running from it, or with a file of it open or mapped. We are not: what we have open is
+/// the shell's that we come from. Neither is the process behind it, which has only the directory beneath it open.
+pub(crate) fn occupants(point: &Path, daemon: u32) -> Vec<Occupant> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let others = pids.filter(|&pid| pid != std::process::id());
+    let others = pids.filter(|&pid| pid != std::process::id() && pid != daemon);
     let mut found: Vec<Occupant> = others.filter_map(|pid| occupant(pid, point)).collect();
     found.sort_by_key(|occupant| occupant.pid);
     found
@@ -128,6 +128,6 @@ mod tests {
         assert_eq!(occupant(me, &point), None);
         let _file = fs::File::create(point.join("file")).unwrap();
         assert!(occupant(me, &point).is_some_and(|found| found.path.ends_with("/file")));
-        assert_eq!(occupants(&point), []);
+        assert_eq!(occupants(&point, 0), []);
     }
 }

@@ -160,7 +160,7 @@ fn ask(ctx: &Ctx<'_>, known: &Known, args: &Args) -> Result<&'static str> {
     let request = Request::Unmount { lazy: args.lazy, export: !args.no_export };
     let (point, begun) = (&known.record.point, Instant::now());
     // Once it is detached nobody's paths lead into it any more.
-    let stay = args.lazy && !process::occupants(point).is_empty();
+    let stay = args.lazy && !process::occupants(point, known.record.pid).is_empty();
     let mut told = None;
     loop {
         let answer = match control::ask(&known.state.socket(), request, ANSWER) {
@@ -175,7 +175,7 @@ fn ask(ctx: &Ctx<'_>, known: &Known, args: &Args) -> Result<&'static str> {
         if answer.ok {
             break;
         }
-        let occupants = process::occupants(point);
+        let occupants = process::occupants(point, known.record.pid);
         if !ctx.ui.interactive() && begun.elapsed() >= PATIENCE {
             let mut error = Error::no(format!("{} is busy", point.display()));
             error.causes.push(name(&occupants));

@@ -129,6 +129,9 @@ fn a_busy_mount_says_who() {
         let named = || fs::read_to_string(&told).is_ok_and(|text| text.contains(&who) && text.contains("cat"));
         wait_for("the name of the guest", LIMIT, named);
         assert!(m.is_mounted());
+        let daemon = format!("process {} ", m.daemon().expect("it is there"));
+        let text = fs::read_to_string(&told).expect("read");
+        assert!(!text.contains(&daemon), "the process behind the mount is in nobody's way: {text}");
         guest.finish().ok();
         ending.finish().ok();
         assert!(!m.is_mounted());
