@@ -5,7 +5,6 @@ use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -220,21 +219,13 @@ fn probe(point: &Path) -> Probe {
 
 /// Takes a mount away. A lazy one goes at once, for whoever is not in it yet.
 pub(crate) fn detach(point: &Path, lazy: bool) -> Result<()> {
-    let failed = || Error::new(Kind::Damaged, format!("cannot unmount {}", point.display()));
-    if nix::unistd::geteuid().is_root() {
-        let flags = if lazy { MntFlags::MNT_DETACH } else { MntFlags::empty() } | MntFlags::UMOUNT_NOFOLLOW;
-        return umount2(point, flags).map_err(|error| failed().because(&error));
-    }
-    let mut command = Command::new("fusermount3");
-    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(point).stdin(Stdio::null());
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(failed().because(&io::Error::other(said)))
+    jp_fs::mount::unmount(point, lazy).map_err(|error| {
+        let failed = Error::new(Kind::Damaged, format!("cannot unmount {}", point.display())).because(&error);
+        match error.kind() {
+            io::ErrorKind::NotFound => failed.hint("install fuse3, which has `fusermount3`"),
+            _ => failed,
         }
-        Err(error) => Err(failed().because(&error).hint("install fuse3, which has `fusermount3`")),
-    }
+    })
 }
 
 /// Lets go of everybody who waits for an answer that will not come. The kernel does that by itself once the last thread of

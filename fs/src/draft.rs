@@ -165,8 +165,7 @@ impl Draft {
     }
 }
 
-/// Whether bytes are a whole document of this kind. Half-written ones are told by their last byte, before anything is
-/// parsed.
+/// Whether bytes are a whole document of this kind. [`is_half`] tells most half-written ones without parsing them.
 pub fn whole(file: ManagedFile, bytes: &[u8]) -> Result<(), JsonError> {
     observe::check(file, bytes)
 }

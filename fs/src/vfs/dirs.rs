@@ -11,6 +11,7 @@ use jp_store::layout::{CONVERSATIONS, Partition};
 use jp_store::lock::Wait;
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
+use jp_store::writer::Writer;
 use serde::{Deserialize, Serialize};
 
 use super::{Attr, Fresh, Vfs, check_name};
@@ -96,12 +97,7 @@ impl Vfs {
     fn bring_back(&self, caller: Caller, id: ConversationId, item: &Item, at: Dir, name: &OsStr) -> Result<()> {
         let partition = self.partition_of(at);
         if item.partition != partition && !item.pending {
-            let writer = self.writer.on_behalf_of(caller.pid);
-            match partition {
-                Partition::Live => writer.unarchive(id, &Wait::none())?,
-                Partition::Archived => writer.archive(id, &Wait::none())?,
-            };
-            self.look_after_shape(id)?;
+            self.put_in(&self.writer.on_behalf_of(caller.pid), id, partition)?;
         }
         self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: false, made: Default::default() });
         self.note(&[Change::Show(id)])?;
@@ -116,19 +112,29 @@ impl Vfs {
         Ok(())
     }
 
+    /// Archives a conversation, or takes it out of the archive.
+    pub(super) fn put_in(&self, writer: &Writer, id: ConversationId, partition: Partition) -> Result<()> {
+        match partition {
+            Partition::Live => writer.unarchive(id, &Wait::none())?,
+            Partition::Archived => writer.archive(id, &Wait::none())?,
+        };
+        self.look_after_shape(id)
+    }
+
     /// A new conversation is pending until its metadata and its events are there and good.
     fn begin_arrival(&self, caller: Caller, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
         let dir = self.arrival_dir(id);
-        let note = Note {
-            name: name.to_string_lossy().into_owned(),
-            parent: at.parent(),
-            archived: self.partition_of(at) == Partition::Archived,
-        };
+        let note = self.note_at(at, name);
         self.write_note(id, &note)?;
         self.backing.make_dir(&dir, 0o755).context("make directory", &dir)?;
         self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: true, made: Default::default() });
         self.insert_arrival(id, note);
         Ok(())
+    }
+
+    fn note_at(&self, at: Dir, name: &OsStr) -> Note {
+        let archived = self.partition_of(at) == Partition::Archived;
+        Note { name: name.to_string_lossy().into_owned(), parent: at.parent(), archived }
     }
 
     fn write_note(&self, id: ConversationId, note: &Note) -> Result<()> {
@@ -156,8 +162,7 @@ impl Vfs {
 
     /// Gives a conversation that has not arrived yet another place or name.
     pub(super) fn move_arrival(&self, id: ConversationId, at: Dir, name: &OsStr) -> Result<()> {
-        let archived = self.partition_of(at) == Partition::Archived;
-        let note = Note { name: name.to_string_lossy().into_owned(), parent: at.parent(), archived };
+        let note = self.note_at(at, name);
         self.write_note(id, &note)?;
         self.insert_arrival(id, note);
         Ok(())
@@ -187,14 +192,15 @@ impl Vfs {
 
     /// What is arriving, and what each still needs.
     pub fn arrivals(&self) -> Vec<Arrival> {
-        let pending: Vec<_> = {
-            let catalog = self.catalog.read();
-            catalog.ids().filter(|&id| catalog.get(id).is_some_and(|item| item.pending)).collect()
-        };
-        pending
+        self.pending()
             .into_iter()
             .map(|id| Arrival { id: id.to_string(), needs: self.needs(id).unwrap_or_else(|| WAITS.to_owned()) })
             .collect()
+    }
+
+    fn pending(&self) -> Vec<ConversationId> {
+        let catalog = self.catalog.read();
+        catalog.ids().filter(|&id| catalog.get(id).is_some_and(|item| item.pending)).collect()
     }
 
     fn needs(&self, id: ConversationId) -> Option<String> {
@@ -238,12 +244,8 @@ impl Vfs {
             return;
         }
         loop {
-            let pending: Vec<_> = {
-                let catalog = self.catalog.read();
-                catalog.ids().filter(|&id| catalog.get(id).is_some_and(|item| item.pending)).collect()
-            };
             let mut arrived = false;
-            for id in pending {
+            for id in self.pending() {
                 // Whoever is at work on it takes it in.
                 let Some(_room) = self.room(id).try_lock_arc() else { continue };
                 match self.arrive(Caller { pid: std::process::id() }, id) {

@@ -75,12 +75,11 @@ impl Vfs {
             Node::Own(id, inner) => {
                 let _hold = self.hold(caller, &[&node])?;
                 let path = self.path(&node)?;
-                let hides = self.backing.list(&path).context("list", &path)?.iter().any(|_| true);
-                if hides {
-                    self.hide_own(*id, inner)?;
-                } else {
+                if self.backing.list(&path).context("list", &path)?.is_empty() {
                     self.backing.remove_dir(&path).context("remove directory", &path)?;
                     self.note_own(&path);
+                } else {
+                    self.hide_own(*id, inner)?;
                 }
                 self.inodes.lock().unlinked(&node);
             }
@@ -153,7 +152,7 @@ impl Vfs {
             _ => return Ok(()),
         };
         let bytes = self.backing.read_all(&orphan).context("read", &orphan)?;
-        self.backing.replace(&orphan, &orphan.with_extension("new"), &bytes).context("write", &orphan)?;
+        self.write_orphan(&orphan, &bytes)?;
         Ok(self.backing.set_mode(&orphan, stat.mode).context("set the mode of", &orphan)?)
     }
 
@@ -170,22 +169,25 @@ impl Vfs {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             removed => removed.context("remove", &orphan)?,
         }
-        if let Some(bytes) = draft {
-            let beside = self.state.join("orphans").join(format!("{number}.new"));
-            return Ok(self.backing.replace(&orphan, &beside, &bytes).context("write", &orphan)?);
-        }
-        let path = self.path(node)?;
-        match self.backing.link(&path, &orphan) {
-            Ok(()) => Ok(()),
-            // On another filesystem, or a link that cannot be linked: the bytes do as well.
-            Err(_) => match self.backing.read_all(&path) {
-                Ok(bytes) => {
-                    let beside = self.state.join("orphans").join(format!("{number}.new"));
-                    Ok(self.backing.replace(&orphan, &beside, &bytes).context("write", &orphan)?)
+        let bytes = match draft {
+            Some(bytes) => Some(bytes.to_vec()),
+            None => {
+                let path = self.path(node)?;
+                match self.backing.link(&path, &orphan) {
+                    Ok(()) => None,
+                    // On another filesystem, or a link that cannot be linked: the bytes do as well.
+                    Err(_) => self.backing.read_all(&path).ok(),
                 }
-                Err(_) => Ok(()),
-            },
+            }
+        };
+        match bytes {
+            Some(bytes) => self.write_orphan(&orphan, &bytes),
+            None => Ok(()),
         }
+    }
+
+    fn write_orphan(&self, orphan: &Path, bytes: &[u8]) -> Result<()> {
+        Ok(self.backing.replace(orphan, &orphan.with_extension("new"), bytes).context("write", orphan)?)
     }
 }
 

@@ -8,8 +8,6 @@ use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
-use jp_store::layout::Partition;
-use jp_store::lock::Wait;
 use jp_store::scratch::is_scratch;
 
 use super::remove::absent;
@@ -129,7 +127,6 @@ impl Vfs {
             }
             target => {
                 let to = self.path(target)?;
-                self.make_room(target, Kind::File)?;
                 if stays {
                     let bytes = self.read_whole(source)?;
                     let Attr { mode, mtime, .. } = self.attr_of(source)?;
@@ -147,14 +144,10 @@ impl Vfs {
                 self.note_left(source, &[PathBuf::new()])?;
             }
         }
-        match source {
+        if source_is_stored && let Node::Managed(id, file) = source {
             // The store keeps it; here its name is free.
-            Node::Managed(id, file) if source_is_stored => {
-                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
-                self.drop_draft(*id, *file)?;
-            }
-            Node::Own(id, inner) if stays => self.hide_own(*id, inner)?,
-            _ => {}
+            self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+            self.drop_draft(*id, *file)?;
         }
         self.inodes.lock().renamed(source, target);
         drop(hold);
@@ -336,11 +329,7 @@ impl Vfs {
         let writer = self.writer.on_behalf_of(caller.pid);
         let partition = self.partition_of(at);
         if partition != item.partition {
-            match partition {
-                Partition::Archived => writer.archive(id, &Wait::none()).map_err(busy)?,
-                Partition::Live => writer.unarchive(id, &Wait::none()).map_err(busy)?,
-            };
-            self.look_after_shape(id)?;
+            self.put_in(&writer, id, partition)?;
         }
         let guard = self.lock(caller, id)?;
         let parent = self.catalog.read().tree_parent(id);
@@ -382,20 +371,14 @@ impl Vfs {
 }
 
 fn follow(node: &Node, source: &Node, target: &Node) -> Option<Node> {
-    let rebased = |path: &PathBuf, from: &PathBuf, to: &PathBuf| rebase(path, from, to);
-    match (node, source, target) {
-        (Node::Own(id, path), Node::Own(old, from), Node::Own(new, to)) if id == old => {
-            Some(Node::Own(*new, rebased(path, from, to)?))
-        }
-        (Node::Scratch(home, path), Node::Scratch(old, from), Node::Scratch(new, to)) if home == old => {
-            Some(Node::Scratch(*new, rebased(path, from, to)?))
-        }
-        (Node::Own(id, path), Node::Own(old, from), Node::Scratch(new, to)) if id == old => {
-            Some(Node::Scratch(*new, rebased(path, from, to)?))
-        }
-        (Node::Scratch(home, path), Node::Scratch(old, from), Node::Own(new, to)) if home == old => {
-            Some(Node::Own(*new, rebased(path, from, to)?))
-        }
+    let (path, from) = match (node, source) {
+        (Node::Own(id, path), Node::Own(old, from)) if id == old => (path, from),
+        (Node::Scratch(home, path), Node::Scratch(old, from)) if home == old => (path, from),
+        _ => return None,
+    };
+    match target {
+        Node::Own(id, to) => Some(Node::Own(*id, rebase(path, from, to)?)),
+        Node::Scratch(home, to) => Some(Node::Scratch(*home, rebase(path, from, to)?)),
         _ => None,
     }
 }
@@ -408,11 +391,4 @@ fn joined(dir: &Path, inner: &Path) -> PathBuf {
 fn cross<E: Into<FsError>>(error: E) -> FsError {
     let error = error.into();
     if error.errno() == libc::EXDEV { FsError::CrossDevice } else { error }
-}
-
-fn busy(error: jp_store::Error) -> FsError {
-    match error {
-        jp_store::Error::Locked { .. } => FsError::Busy,
-        error => error.into(),
-    }
 }
