@@ -12,7 +12,7 @@ use jp_store::journal::Change;
 use jp_store::lock::Wait;
 use jp_store::store::{Store, Surroundings};
 use jp_tests::driver::{Driver, InProcess, Memory, RealMount, clock};
-use jp_tests::{Place, Sample, TestEnv, Workspace, dirname, pretty, wait_for};
+use jp_tests::{Place, Sample, TestEnv, Workspace, contents, dirname, pretty, wait_for};
 use serde_json::{Value, json};
 
 // Every call of every kind of change fails, and the process stops after each.
@@ -271,23 +271,6 @@ fn metadata(title: &str, parent: Option<u64>) -> Vec<u8> {
 /// Events that no sample has.
 fn events(text: &str) -> Vec<u8> {
     pretty(&json!([{ "timestamp": "2026-01-01 00:00:00.0", "type": "chat_request", "content": text }]))
-}
-
-/// Files with their bytes below a directory.
-fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    fn visit(root: &Path, dir: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() && !path.is_symlink() {
-                visit(root, &path, found);
-            } else if let (Ok(bytes), Ok(inside)) = (fs::read(&path), path.strip_prefix(root)) {
-                found.insert(inside.to_owned(), bytes);
-            }
-        }
-    }
-    let mut found = BTreeMap::new();
-    visit(root, root, &mut found);
-    found
 }
 
 /// A path in a directory of the tree.

@@ -4,6 +4,7 @@
 //! Formats are spelled out here a second time on purpose. A harness that asked the store how to write a conversation
 //! could not notice the store writing it wrongly.
 
+mod asked;
 mod bulk;
 pub mod driver;
 mod env;
@@ -16,12 +17,13 @@ mod sample;
 mod shot;
 mod wait;
 
+pub use asked::{copy_program, have, named_program, setting};
 pub use bulk::{Bulk, Layout, Random};
 pub use env::{Call, TestEnv, Workspace, jp_binary};
 pub use fault_backing::FaultBacking;
 pub use fault_disk::FaultDisk;
 pub use fixture::{copy_tree, fixture_store, repository, skip};
-pub use mounted::{Contents, LIMIT, Mounted, User, copy_program, have, ids, is_alive, named_program, setting};
+pub use mounted::{Contents, LIMIT, Mounted, User, contents, ids, is_alive};
 pub use procs::{Output, Running};
 pub use sample::{Place, Sample, dirname, mtime, native_time, pretty, set_mtime};
 pub use shot::Shot;

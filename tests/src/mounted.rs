@@ -18,6 +18,7 @@ use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::asked::{copy_program, setting};
 use crate::env::{TestEnv, Workspace, jp_binary};
 use crate::fixture::skip;
 use crate::procs::{Output, Running, code_of, show};
@@ -447,33 +448,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether all of these programs are on the system, for any user. Says so when one is not.
-#[track_caller]
-pub fn have(programs: &[&str]) -> bool {
-    let dirs = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
-    let missing = programs.iter().find(|name| !dirs.iter().any(|dir| Path::new(dir).join(name).exists()));
-    let Some(missing) = missing else { return true };
-    assert!(setting("JP_REQUIRE_MOUNT").is_none(), "mounts have to be tested: there is no {missing}");
-    skip(&format!("there is no {missing}"));
-    false
-}
-
-/// What the caller of the tests says about them.
-pub fn setting(name: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how much of them there is to be")]
-    let said = std::env::var_os(name)?;
-    said.to_str()?.parse().ok().filter(|value| *value != 0)
-}
-
-/// A program that the caller of the tests names, where it is there.
-pub fn named_program(name: &str) -> Option<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says where their programs are")]
-    let said = std::env::var_os(name)?;
-    Some(PathBuf::from(said)).filter(|path| path.exists())
-}
-
 /// Files with their bytes below a directory, by relative path. What goes away meanwhile is not there.
-pub(crate) fn contents(root: &Path) -> Contents {
+pub fn contents(root: &Path) -> Contents {
     fn visit(root: &Path, dir: &Path, found: &mut Contents) {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -555,15 +531,6 @@ fn reachable_jp(env: &TestEnv, user: User) -> PathBuf {
     let copy = env.root().join("jp");
     copy_program(&jp, &copy);
     copy
-}
-
-/// Copies a program so that it can be run at once. A process of its own does it: had we the copy open for writing, so had,
-/// for a moment, whatever another test is just starting, and a program that is being written cannot be run.
-#[track_caller]
-pub fn copy_program(from: &Path, to: &Path) {
-    let copied = Command::new("cp").arg(from).arg(to).status();
-    assert!(copied.is_ok_and(|status| status.success()), "cannot copy {}", from.display());
-    fs::set_permissions(to, fs::Permissions::from_mode(0o755)).expect("a copy is ours");
 }
 
 /// A tree that is being worked in: what goes away meanwhile is nobody's. A mount keeps its owner.

@@ -13,6 +13,7 @@ use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::{TimeSpec, TimeValLike as _};
 
 use super::{Attributes, Done, Driver, Held, How};
+use crate::asked::setting;
 use crate::env::Workspace;
 use crate::fixture::skip;
 use crate::procs::Output;
@@ -35,9 +36,7 @@ impl RealMount {
     pub fn new(workspace: &Workspace, flags: &[&str]) -> Option<Self> {
         let helper = nix::unistd::geteuid().is_root() || Path::new("/usr/bin/fusermount3").exists();
         if !Path::new("/dev/fuse").exists() || !helper {
-            #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says whether mounts must be tested")]
-            let required = std::env::var_os("JP_REQUIRE_MOUNT").is_some();
-            assert!(!required, "mounts have to be tested, and nothing can be mounted here");
+            assert!(setting("JP_REQUIRE_MOUNT").is_none(), "mounts have to be tested, and nothing can be mounted here");
             skip("nothing can be mounted here");
             return None;
         }
