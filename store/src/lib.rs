@@ -19,6 +19,7 @@ pub mod meta;
 pub mod mirror;
 pub mod observe;
 pub mod parallel;
+pub mod plan;
 pub mod presence;
 pub mod problem;
 pub mod reconcile;

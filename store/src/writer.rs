@@ -16,6 +16,7 @@ mod note;
 mod operation;
 mod own;
 mod project;
+mod reconcile;
 mod remove;
 mod settle;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use create::Seed;
 pub use doctor::{Fixed, problems};
 pub use gc::{Aside, Collected, expired};
 pub use migrate::Migrated;
+pub use reconcile::{Progress, Reconciled};
 pub use remove::Strategy;
 pub use tidy::Tidied;
 pub use toggle::Toggled;
