@@ -2,23 +2,48 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
 
 const DEVICE: &str = "/dev/fuse";
 const CONFIGURATION: &str = "/etc/fuse.conf";
+/// Mounts for whoever may not.
+const HELPER: &str = "fusermount3";
 
-pub(crate) fn check(allow_other: bool) -> Result<()> {
+/// Whether there is something to mount with.
+pub(crate) fn driver() -> Result<()> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open(DEVICE) {
         return Err(unusable(&error));
     }
-    let root = nix::unistd::geteuid().is_root();
-    if allow_other && !root && !allows_others(&fs::read_to_string(CONFIGURATION).unwrap_or_default()) {
+    if is_root() {
+        return Ok(());
+    }
+    let asked = Command::new(HELPER).arg("--version").stdin(Stdio::null()).output();
+    match asked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(helpless(&error)),
+        // One that is there and does not work says so when it is needed.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether other users may be let into a mount.
+pub(crate) fn others(allow_other: bool) -> Result<()> {
+    if allow_other && !is_root() && !allows_others(&fs::read_to_string(CONFIGURATION).unwrap_or_default()) {
         return Err(Error::no("this system does not let other users into a mount of yours")
             .hint(format!("root can allow it: a line `user_allow_other` in {CONFIGURATION}"))
             .hint("or leave `--allow-other` out"));
     }
     Ok(())
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn helpless(error: &io::Error) -> Error {
+    let told = Error::no(format!("cannot mount: {HELPER} cannot be used")).because(error);
+    told.hint("install fuse3: without root, mounting needs it")
 }
 
 fn unusable(error: &io::Error) -> Error {

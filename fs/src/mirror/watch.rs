@@ -1,0 +1,214 @@
+//! Notices what happens on both sides of a mirror: in the real files, with every directory that comes and goes there, and
+//! in the store, with its books and its locks. A directory is watched before it is listed, so that nothing is missed.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use jp_store::ConversationId;
+use jp_store::layout::{CONVERSATIONS, Layout, TRASH, WORK_TMP};
+use jp_store::scratch::is_scratch;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+
+use crate::bell::CHANGES;
+
+/// What counts among the store's books and this worktree's.
+const BOOKS: [&str; 3] = ["tree.json", "projection.json", "journal"];
+/// What befalls the workspace as a whole.
+const FATE: AddWatchFlags = AddWatchFlags::IN_DELETE
+    .union(AddWatchFlags::IN_MOVED_FROM)
+    .union(AddWatchFlags::IN_MOVE_SELF)
+    .union(AddWatchFlags::IN_DELETE_SELF)
+    .union(AddWatchFlags::IN_ONLYDIR);
+
+/// What a watch is on.
+#[derive(Clone, Debug)]
+enum On {
+    /// A directory of conversations, or anywhere beneath one, on either side.
+    Tree(PathBuf),
+    /// The directory that has the directory of conversations, on either side.
+    Above(PathBuf),
+    /// The directory with the mirrored links, or this worktree's state.
+    Books,
+    /// The lock files.
+    Locks,
+    /// The project. What happens to it is seen by whoever looks for it.
+    Project,
+}
+
+/// What was noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Noticed {
+    /// Something changed on either side.
+    pub(super) changed: bool,
+    /// Somebody let go of a lock.
+    pub(super) unlocked: bool,
+}
+
+/// The watches.
+#[derive(Debug)]
+pub(super) struct Watch {
+    inotify: Option<Inotify>,
+    on: HashMap<WatchDescriptor, On>,
+    layout: Layout,
+}
+
+impl Watch {
+    /// Begins to watch. What happens from now on is not missed. Where there cannot be watches enough there are none, which
+    /// is said.
+    pub(super) fn begin(layout: &Layout, polling: bool) -> Self {
+        let mut watch = Self { inotify: None, on: HashMap::new(), layout: layout.clone() };
+        if !polling && let Err(error) = watch.add_all() {
+            watch.give_up(&error);
+        }
+        watch
+    }
+
+    /// Whether changes are noticed when they happen.
+    pub(super) fn is_watching(&self) -> bool {
+        self.inotify.is_some()
+    }
+
+    /// Has something to read when something has happened.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().map(|inotify| inotify.as_fd())
+    }
+
+    /// Everything that has happened by now.
+    pub(super) fn take(&mut self) -> Noticed {
+        let mut noticed = Noticed::default();
+        while let Some(events) = self.inotify.as_ref().and_then(|inotify| inotify.read_events().ok()) {
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                if let Err(error) = self.sort(event, &mut noticed) {
+                    self.give_up(&error);
+                    noticed.changed = true;
+                    break;
+                }
+            }
+        }
+        noticed
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        tracing::warn!(%error, "not everything can be watched, so both sides are looked at once a second");
+        self.inotify = None;
+        self.on.clear();
+    }
+
+    fn sort(&mut self, event: InotifyEvent, noticed: &mut Noticed) -> io::Result<()> {
+        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+            tracing::warn!("the system lost track of changes; everything is looked at again");
+            noticed.changed = true;
+            return self.add_all();
+        }
+        if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+            self.on.remove(&event.wd);
+            return Ok(());
+        }
+        let (Some(on), Some(name)) = (self.on.get(&event.wd).cloned(), event.name) else { return Ok(()) };
+        let is_dir = event.mask.contains(AddWatchFlags::IN_ISDIR);
+        let appeared = event.mask.intersects(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO);
+        match on {
+            On::Tree(dir) => {
+                if self.is_passed_over(&dir, &name) {
+                    return Ok(());
+                }
+                noticed.changed = true;
+                if is_dir && appeared {
+                    self.add_tree(&dir.join(name))?;
+                }
+            }
+            On::Above(dir) => {
+                if name == CONVERSATIONS {
+                    noticed.changed = true;
+                    if appeared {
+                        self.add_tree(&dir.join(name))?;
+                    }
+                }
+            }
+            On::Books => noticed.changed |= BOOKS.iter().any(|book| name == *book),
+            // One that is let go of is removed, or at least closed.
+            On::Locks => {
+                noticed.unlocked |= event.mask.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE);
+            }
+            On::Project => {}
+        }
+        Ok(())
+    }
+
+    /// Programs' scratch, and ours.
+    fn is_passed_over(&self, dir: &Path, name: &OsStr) -> bool {
+        let tops = [self.layout.shown().conversations, self.layout.store.conversations()];
+        let ours = (name == WORK_TMP || name == TRASH) && tops.iter().any(|top| top == dir);
+        ours || is_scratch(name) && ConversationId::from_dirname(name).is_none()
+    }
+
+    fn add_all(&mut self) -> io::Result<()> {
+        if self.inotify.is_none() {
+            self.inotify = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
+        }
+        let (store, state) = (self.layout.store.clone(), self.layout.worktree_state());
+        for dir in [store.vfs(), state.clone(), store.locks()] {
+            std::fs::create_dir_all(&dir)?;
+        }
+        let (project, storage) = (self.layout.project.clone(), self.layout.storage.clone());
+        self.add(&project, FATE, On::Project)?;
+        self.add(&store.vfs(), CHANGES, On::Books)?;
+        self.add(&state, CHANGES, On::Books)?;
+        self.add(&store.locks(), CHANGES, On::Locks)?;
+        for above in [storage, store.dir] {
+            self.add(&above, CHANGES, On::Above(above.clone()))?;
+            self.add_tree(&above.join(CONVERSATIONS))?;
+        }
+        Ok(())
+    }
+
+    /// A directory and all that it has. One that is gone again is nobody's.
+    fn add_tree(&mut self, top: &Path) -> io::Result<()> {
+        let mut open = vec![top.to_owned()];
+        while let Some(dir) = open.pop() {
+            match self.add(&dir, CHANGES, On::Tree(dir.clone())).and_then(|()| subdirectories(&dir)) {
+                Ok(names) => {
+                    let inner = names.into_iter().filter(|name| !self.is_passed_over(&dir, name));
+                    open.extend(inner.map(|name| dir.join(name)));
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+                // It cannot be read either, which whoever reads it tells of.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    tracing::warn!(path = %dir.display(), %error, "a directory cannot be watched");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: &Path, what: AddWatchFlags, on: On) -> io::Result<()> {
+        let Some(inotify) = &self.inotify else { return Ok(()) };
+        // One that has moved gets the same number again, and its new path with it.
+        let descriptor = inotify.add_watch(path, what)?;
+        self.on.insert(descriptor, on);
+        Ok(())
+    }
+}
+
+fn subdirectories(dir: &Path) -> io::Result<Vec<OsString>> {
+    use std::os::unix::fs::MetadataExt as _;
+    // Two links mean no directory inside, on filesystems that count them.
+    if std::fs::metadata(dir)?.nlink() == 2 {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            names.push(entry.file_name());
+        }
+    }
+    Ok(names)
+}
