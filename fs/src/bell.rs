@@ -49,6 +49,12 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// What was asked for later.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.looks.extend(later.looks);
+        self.end |= later.end;
+    }
+
     /// Tells everybody that a look has been taken.
     pub(crate) fn answer(self) {
         for look in self.looks {

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use self::rhythm::{Outcome, Rhythm, Task};
 use self::watch::Watch;
-use crate::bell::{Bell, Waker, bell};
+use crate::bell::{Asked, Bell, Waker, bell};
 use crate::flag::Flag;
 use crate::live::Live;
 use crate::mount::{Brought, Error, Status};
@@ -242,10 +242,10 @@ struct Keeper {
 impl Keeper {
     /// Keeps both sides in step until the end.
     fn run(mut self) {
+        let mut asked = Asked::default();
         loop {
-            let now = Instant::now();
-            let next = self.rhythm.next().map_or(VIGIL, |(at, _)| at.saturating_duration_since(now).min(VIGIL));
-            let asked = self.bell.wait(self.watch.descriptor(), Some(next));
+            let next = self.next(&asked).map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            asked.add(self.bell.wait(self.watch.descriptor(), Some(next.unwrap_or(VIGIL).min(VIGIL))));
             if asked.end {
                 break;
             }
@@ -254,27 +254,36 @@ impl Keeper {
                 tracing::info!("{} is gone; the store stays as it is", self.home.storage.display());
                 break;
             }
-            let due = self.rhythm.next().filter(|(at, _)| *at <= Instant::now()).map(|(_, task)| task);
-            if !asked.looks.is_empty() || due == Some(Task::Reconcile) {
-                self.reconcile();
-            } else if due == Some(Task::Probe) {
-                if self.is_any_free() {
+            match self.next(&asked).filter(|(at, _)| *at <= Instant::now()) {
+                Some((_, Task::Reconcile)) => {
                     self.reconcile();
-                } else {
-                    self.rhythm.probed(Instant::now());
+                    self.tell();
+                    std::mem::take(&mut asked).answer();
                 }
+                Some((_, Task::Probe)) if self.is_any_free() => self.reconcile(),
+                Some((_, Task::Probe)) => self.rhythm.probed(Instant::now()),
+                None => {}
             }
             self.tell();
-            asked.answer();
         }
         self.shared.ended.set();
+    }
+
+    /// What is to be done next, and when. Whoever asks for a fresh look waits for nobody but those who remove things.
+    fn next(&self, asked: &Asked) -> Option<(Instant, Task)> {
+        if asked.looks.is_empty() {
+            return self.rhythm.next();
+        }
+        Some((self.rhythm.removing_until().unwrap_or_else(Instant::now), Task::Reconcile))
     }
 
     fn notice(&mut self) {
         let was = self.watch.is_watching();
         let noticed = self.watch.take();
         let now = Instant::now();
-        if noticed.changed {
+        if noticed.removed {
+            self.rhythm.removed(now);
+        } else if noticed.changed {
             self.rhythm.changed(now);
         }
         if noticed.unlocked {

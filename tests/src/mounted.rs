@@ -83,7 +83,12 @@ impl Mounted {
             skip(&reason);
             return None;
         }
-        let env = env();
+        Some(Self::unmounted(user, env()))
+    }
+
+    /// The sample, whether or not anything can be mounted.
+    #[track_caller]
+    pub(crate) fn unmounted(user: User, env: TestEnv) -> Self {
         let workspace = env.init_workspace("main", "otvo8");
         for name in ["bin", "tmp"] {
             fs::create_dir(env.root().join(name)).expect("an empty directory takes a new name");
@@ -95,14 +100,19 @@ impl Mounted {
         write_sample(&workspace);
         let mounted = Self { workspace, user };
         mounted.give();
-        Some(mounted)
+        mounted
     }
 
     /// Another worktree of the same store, made by git from what is committed in this one, not mounted yet.
     #[track_caller]
     pub fn worktree(&self, name: &str) -> Self {
         self.script(&format!("cd \"$P\" && git worktree add --quiet ../{name}")).ok();
-        Self { workspace: self.workspace.env().workspace(name), user: self.user }
+        Self::at(self.workspace.env().workspace(name), self.user)
+    }
+
+    /// A workspace that is there already.
+    pub(crate) fn at(workspace: Workspace, user: User) -> Self {
+        Self { workspace, user }
     }
 
     /// Mounts, and asserts that there is a mount afterwards.

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 pub(crate) const QUIET: Duration = Duration::from_millis(150);
 /// A burst that does not end is not waited for any longer.
 pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+/// Whoever removes a great deal is waited for: what is half removed looks like something that lost a file. Not forever.
+pub(crate) const REMOVAL: Duration = Duration::from_secs(30);
 /// How often is looked where nothing is watched, and at what is busy.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 /// How long the pauses between attempts become that fail.
@@ -38,6 +40,8 @@ pub(crate) struct Rhythm {
     polling: bool,
     /// The first change and the last one.
     burst: Option<(Instant, Instant)>,
+    /// The last removal among them.
+    removal: Option<Instant>,
     /// When the last attempt ended.
     last: Instant,
     /// Whether something was busy, and when that was looked at.
@@ -48,7 +52,7 @@ pub(crate) struct Rhythm {
 impl Rhythm {
     /// The two sides have just been looked at.
     pub(crate) fn new(now: Instant, polling: bool) -> Self {
-        Self { polling, burst: None, last: now, busy: None, failures: 0 }
+        Self { polling, burst: None, removal: None, last: now, busy: None, failures: 0 }
     }
 
     /// Nothing is watched from now on.
@@ -60,6 +64,18 @@ impl Rhythm {
     pub(crate) fn changed(&mut self, now: Instant) {
         let first = self.burst.map_or(now, |(first, _)| first);
         self.burst = Some((first, now));
+    }
+
+    /// Something was removed.
+    pub(crate) fn removed(&mut self, now: Instant) {
+        self.changed(now);
+        self.removal = Some(now);
+    }
+
+    /// Until when somebody may be removing things, so that even whoever asks had better wait.
+    pub(crate) fn removing_until(&self) -> Option<Instant> {
+        let (first, _) = self.burst?;
+        Some((self.removal? + QUIET).min(first + REMOVAL))
     }
 
     /// Somebody let go of a lock, ours or another.
@@ -79,7 +95,7 @@ impl Rhythm {
 
     /// A reconcile begins: it sees everything that happened so far.
     pub(crate) fn begin(&mut self) {
-        self.burst = None;
+        (self.burst, self.removal) = (None, None);
     }
 
     /// It has ended.
@@ -104,7 +120,8 @@ impl Rhythm {
         let burst = self.burst.map(|(first, last)| ((last + QUIET).min(first + LONGEST), Task::Reconcile));
         let poll = self.polling.then(|| (self.last + PERIOD, Task::Reconcile));
         let probe = self.busy.map(|looked| (looked + PERIOD, Task::Probe));
-        [burst, poll, probe].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let next = [burst, poll, probe].into_iter().flatten().min_by_key(|(at, _)| *at);
+        next.map(|(at, task)| (self.removing_until().map_or(at, |until| until.max(at)), task))
     }
 }
 
@@ -120,6 +137,7 @@ mod tests {
             let now = start + Duration::from_millis(*at);
             match *what {
                 "changed" => rhythm.changed(now),
+                "removed" => rhythm.removed(now),
                 "unlocked" => rhythm.unlocked(now),
                 "probed" => rhythm.probed(now),
                 "begin" => rhythm.begin(),
@@ -155,6 +173,20 @@ mod tests {
             let expected = (burst[many - 1].0 + 150).min(1005);
             assert_eq!(after(false, &burst[..many]), reconcile(expected), "{many} changes");
         }
+    }
+
+    #[test]
+    fn whoever_removes_a_great_deal_is_waited_for() {
+        let reconcile = |at| Some((at, Task::Reconcile));
+        let mut burst: Vec<_> = (0..200).map(|n| (5 + n * 100, "removed")).collect();
+        assert_eq!(after(false, &burst[..1]), reconcile(155));
+        assert_eq!(after(false, &burst), reconcile(5 + 19_900 + 150));
+        burst.push((19_950, "changed"));
+        assert_eq!(after(false, &burst), reconcile(20_055), "a change beside it does not prolong it");
+        let forever: Vec<_> = (0..400).map(|n| (5 + n * 100, "removed")).collect();
+        assert_eq!(after(false, &forever), reconcile(30_005));
+        let later = [&burst[..], &[(20_055, "begin"), (20_060, "in step"), (21_000, "changed")]].concat();
+        assert_eq!(after(false, &later), reconcile(21_150));
     }
 
     #[test]

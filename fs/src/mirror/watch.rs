@@ -43,6 +43,8 @@ enum On {
 pub(super) struct Noticed {
     /// Something changed on either side.
     pub(super) changed: bool,
+    /// Something was removed on either side.
+    pub(super) removed: bool,
     /// Somebody let go of a lock.
     pub(super) unlocked: bool,
 }
@@ -119,6 +121,7 @@ impl Watch {
                     return Ok(());
                 }
                 noticed.changed = true;
+                noticed.removed |= event.mask.contains(AddWatchFlags::IN_DELETE);
                 if is_dir && appeared {
                     self.add_tree(&dir.join(name))?;
                 }

@@ -2,20 +2,21 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
 
 const DEVICE: &str = "/dev/fuse";
+/// The number of that device. Containers put something else in the place of what they do not give.
+const NUMBER: (u64, u64) = (10, 229);
 const CONFIGURATION: &str = "/etc/fuse.conf";
 /// Mounts for whoever may not.
 const HELPER: &str = "fusermount3";
 
 /// Whether there is something to mount with.
 pub(crate) fn driver() -> Result<()> {
-    if let Err(error) = OpenOptions::new().read(true).write(true).open(DEVICE) {
-        return Err(unusable(&error));
-    }
+    device().map_err(|error| unusable(&error))?;
     if is_root() {
         return Ok(());
     }
@@ -25,6 +26,15 @@ pub(crate) fn driver() -> Result<()> {
         // One that is there and does not work says so when it is needed.
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+fn device() -> io::Result<()> {
+    use nix::sys::stat::{major, minor};
+    let found = OpenOptions::new().read(true).write(true).open(DEVICE)?.metadata()?.rdev();
+    if (major(found), minor(found)) == NUMBER {
+        return Ok(());
+    }
+    Err(io::Error::other("something else is in its place"))
 }
 
 /// Whether other users may be let into a mount.
