@@ -215,3 +215,91 @@ fn subdirectories(dir: &Path) -> io::Result<Vec<OsString>> {
     }
     Ok(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use jp_store::layout::StoreRoot;
+
+    use super::*;
+
+    /// A project and its silo, with one conversation in each.
+    fn layout(root: &Path) -> Layout {
+        let layout = Layout {
+            project: root.join("project"),
+            storage: root.join("project/.jp"),
+            store: StoreRoot { dir: root.join("silo") },
+            siblings: Vec::new(),
+            work: None,
+            covered: false,
+            worktree: "0123456789abcdef".to_owned(),
+        };
+        for above in [&layout.storage, &layout.store.dir] {
+            fs::create_dir_all(above.join("conversations/17528832001-one")).unwrap();
+        }
+        layout
+    }
+
+    #[test]
+    fn nothing_is_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = layout(dir.path());
+        let mut watch = Watch::begin(&layout, false);
+        assert!(watch.is_watching());
+        assert_eq!(watch.take(), Noticed::default());
+        let mut check = |what: &str, work: &dyn Fn(), (changed, removed, unlocked): (bool, bool, bool)| {
+            work();
+            assert_eq!(watch.take(), Noticed { changed, removed, unlocked }, "{what}");
+            assert_eq!(watch.take(), Noticed::default(), "{what}, once");
+        };
+        let (yes, no) = ((true, false, false), (false, false, false));
+        let tops = [layout.storage.join("conversations"), layout.store.conversations()];
+        for top in &tops {
+            let put = |path: &str| {
+                let path = top.join(path);
+                move || fs::write(&path, "x").unwrap()
+            };
+            let deep = top.join("17528832001-one/conversations/17528842001-two/notes");
+            check("a file", &put("17528832001-one/x"), yes);
+            check("directories", &|| fs::create_dir_all(&deep).unwrap(), yes);
+            check("a file in them", &put("17528832001-one/conversations/17528842001-two/notes/x"), yes);
+            let aside = dir.path().join("aside");
+            fs::create_dir_all(aside.join("notes")).unwrap();
+            check("one that is moved in", &|| fs::rename(&aside, top.join("17528852001-three")).unwrap(), yes);
+            check("a file in it", &put("17528852001-three/notes/x"), yes);
+            let (from, to) = (top.join("17528832001-one"), top.join("17528832001-other"));
+            check("another name", &|| fs::rename(&from, &to).unwrap(), yes);
+            let inner = to.join("conversations/17528842001-two/notes/more");
+            check("a directory under the new name", &|| fs::create_dir(&inner).unwrap(), yes);
+            check("a file in that", &put("17528832001-other/conversations/17528842001-two/notes/more/x"), yes);
+            check("a removal", &|| fs::remove_file(inner.join("x")).unwrap(), (true, true, false));
+            for scratch in ["17528832001-other/x.tmp", "17528832001-other/.x.swp"] {
+                check(scratch, &put(scratch), no);
+            }
+            check("our own scratch", &|| fs::create_dir(top.join(".tmp")).unwrap(), no);
+            check("and what is in it", &put(".tmp/x"), no);
+            check("all of it removed", &|| fs::remove_dir_all(top).unwrap(), (true, true, false));
+            check("and made again", &|| fs::create_dir_all(top.join("17528862001-four")).unwrap(), yes);
+            check("with a file", &put("17528862001-four/x"), yes);
+        }
+        let (books, state) = (layout.store.vfs(), layout.worktree_state());
+        check("the mirrored links", &|| fs::write(books.join("tree.json"), "{}").unwrap(), yes);
+        check("the ledger", &|| fs::write(state.join("projection.json"), "{}").unwrap(), yes);
+        check("anything else", &|| fs::write(state.join("mount.log"), "").unwrap(), no);
+        let lock = layout.store.locks().join("jp-c17528832001.lock");
+        check("a lock", &|| drop(fs::File::create(&lock).unwrap()), (false, false, true));
+        check("is let go of", &|| fs::remove_file(&lock).unwrap(), (false, false, true));
+        check("the project's own files", &|| fs::write(layout.project.join("x"), "").unwrap(), no);
+    }
+
+    #[test]
+    fn whoever_polls_watches_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = layout(dir.path());
+        let mut watch = Watch::begin(&layout, true);
+        fs::write(layout.store.conversations().join("17528832001-one/x"), "x").unwrap();
+        assert!(!watch.is_watching() && watch.descriptor().is_none());
+        assert_eq!(watch.take(), Noticed::default());
+    }
+}

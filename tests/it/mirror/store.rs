@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use jp_tests::{LIMIT, Mirrored, ids, wait_for};
+use jp_tests::{LIMIT, Mirrored, have, ids, skip, wait_for};
 use serde_json::Value;
 
 use super::{place, real, real_meta};
@@ -104,6 +104,34 @@ fn it_comes_to_rest() {
     let after = m.rest();
     // One for the edit, one for what that itself changed; one more where the edit came in two bursts.
     assert!((count + 4..=count + 6).contains(&after), "{count} before, {after} after");
+}
+
+#[test]
+fn where_watches_run_out_it_looks_every_second() {
+    if !have(&["unshare"]) {
+        return;
+    }
+    // Too few from the beginning; enough to begin with, and not for what comes.
+    for (watches, staleness) in [(5, "polling"), (28, "watching")] {
+        let m = Mirrored::not_yet();
+        let mut unshare = m.command("unshare");
+        unshare.args(["--user", "--map-root-user", "bash", "-euc"]);
+        unshare.arg(format!("echo {watches} > /proc/sys/user/max_inotify_watches; exec jp mount --mirror"));
+        let told = m.run(unshare);
+        if told.stderr.contains("unshare") || told.stderr.contains("max_inotify_watches") {
+            return skip("this system gives nobody a number of watches of their own");
+        }
+        assert_eq!(m.status("mounts")[0]["staleness"], staleness, "{}", told.told());
+        m.sh("mkdir -p \"$D/notes/1/2/3/4/5/6/7/8\"; echo x > \"$D/notes/1/2/3/4/5/6/7/8/x\"");
+        m.soon("a new file", || m.stored(ids::D).join("notes/1/2/3/4/5/6/7/8/x").is_file());
+        m.soon("an end of watching", || m.status("mounts")[0]["staleness"] == "polling");
+        m.sh("echo y > \"$D/notes/1/2/3/4/5/6/7/8/x\"");
+        m.soon("an edit", || m.text(ids::D, "notes/1/2/3/4/5/6/7/8/x") == "y\n");
+        let log = fs::read_to_string(m.state().join("mount.log")).expect("read");
+        assert_eq!(log.matches("once a second").count(), 1, "{log}");
+        m.end(&[]);
+        m.check_store();
+    }
 }
 
 #[test]
