@@ -6,6 +6,7 @@
 
 mod adopt;
 mod archive;
+mod copies;
 mod cover;
 mod create;
 mod doctor;
@@ -23,6 +24,7 @@ mod settle;
 mod tests;
 mod tidy;
 mod toggle;
+mod transcript;
 mod uncover;
 
 use std::collections::BTreeMap;
