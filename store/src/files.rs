@@ -30,6 +30,9 @@ impl NewFile {
     }
 }
 
+/// How a new file gets its bytes and its permission bits.
+type WriteFile<'a> = dyn Fn(&Path, &[u8], u32) -> std::io::Result<()> + 'a;
+
 /// Permission bits of new files, before the umask.
 pub(crate) const FILE_MODE: u32 = 0o666;
 
@@ -188,7 +191,7 @@ impl<'a> Scratch<'a> {
         &self,
         dir: &Path,
         files: &[NewFile],
-        write: &dyn Fn(&Path, &[u8], u32) -> std::io::Result<()>,
+        write: &WriteFile<'_>,
     ) -> Result<()> {
         self.disk.create_dir(dir).context("make directory", dir)?;
         for file in files {

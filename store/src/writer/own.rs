@@ -222,7 +222,7 @@ impl Operation<'_> {
     /// Whether a managed file in the workspace is nothing but a copy. What the store does not have any more is kept first.
     fn is_as_exported(&self, id: ConversationId, work: &Path, file: ManagedFile) -> Result<bool> {
         let disk = self.store().disk();
-        let read = |dir: &Path| Ok::<_, Error>(read_file(disk, &dir.join(file.name()))?);
+        let read = |dir: &Path| read_file(disk, &dir.join(file.name()));
         let digest = |bytes: &[u8]| Some(Digest::of(bytes));
         let there = read(work)?.and_then(|contents| digest(&contents.bytes));
         let base = self.snapshot().base(id).and_then(|base| base.file(file).digest);
