@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::id::ConversationId;
 use crate::reconcile::Root;
@@ -27,12 +27,34 @@ pub struct Wanted {
     pub direction: Direction,
     /// Only these conversations; `None` for all.
     pub only: Option<BTreeSet<ConversationId>>,
+    /// The form the real files have from now on; `None` for the one this worktree keeps.
+    pub form: Option<Form>,
+}
+
+/// The form of the real files, kept by each worktree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Form {
+    /// Where children lie.
+    pub nesting: Nesting,
+    /// Whether each conversation is also written as text for people.
+    pub transcripts: bool,
+}
+
+/// Where children lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Nesting {
+    /// Beneath their parents.
+    #[default]
+    Nested,
+    /// Beside them.
+    Flat,
 }
 
 impl Wanted {
     /// Everything, this way.
     pub fn all(direction: Direction) -> Self {
-        Self { direction, only: None }
+        Self { direction, only: None, form: None }
     }
 
     /// Whether it is about this conversation.

