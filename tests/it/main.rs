@@ -8,6 +8,8 @@ mod covered;
 mod endings;
 // Every call of a change fails, and the process stops around each.
 mod faults;
+// The real git on real files and on mounts, alone and in company.
+mod git;
 // Edits made by hand in either root, and which of two copies counts.
 mod hand_edits;
 // What loses its place keeps its bytes.
