@@ -50,8 +50,56 @@ fn back_and_forth() {
     assert_eq!(kept(&m, ids::L), secret);
     assert_eq!(m.says(N, "presence"), "local", "the last branch has removed it");
     assert_eq!(m.status("drafts"), [] as [Value; 0]);
+    assert_eq!(m.status("conflicts"), [] as [Value; 0]);
     m.end(&[]);
     assert_clean(&m);
     assert_eq!(tree(&m), trees["other"]);
+    m.check_store();
+}
+
+/// Whichever of the two git writes first, the other one still hangs beneath it.
+#[test]
+fn a_parent_and_its_child_change_places() {
+    let Some(m) = repository() else { return };
+    m.begin(&[]);
+    let shown = tree(&m);
+    git(&m, "checkout --quiet -b turned");
+    m.sh("mv \"$B\" . && mv 17528842001-alternative-approach/conversations/17528852001-third-thoughts .
+          mkdir -p 17528852001-third-thoughts/conversations
+          mv 17528842001-alternative-approach 17528852001-third-thoughts/conversations/");
+    commit(&m, "turned");
+    let turned = tree(&m);
+    for _ in 0..2 {
+        git(&m, "checkout --quiet main");
+        assert_clean(&m);
+        assert_eq!(tree(&m), shown);
+        assert_eq!(m.says(ids::C, "parent"), format!("jp-c{}", ids::B));
+        git(&m, "checkout --quiet turned");
+        assert_clean(&m);
+        assert_eq!(tree(&m), turned);
+        assert_eq!(m.says(ids::B, "parent"), format!("jp-c{}", ids::C));
+    }
+    assert_eq!(m.status("drafts"), [] as [Value; 0]);
+    m.check_store();
+}
+
+/// The store keeps one copy of a conversation for all branches, and each branch shows its own files of it.
+#[test]
+fn a_file_stays_on_its_branch() {
+    let Some(m) = repository() else { return };
+    m.begin(&[]);
+    git(&m, "checkout --quiet -b noted");
+    m.sh("mkdir -p \"$D/sub/dir\" && echo note | tee \"$D/notes.md\" > \"$D/sub/dir/deep.md\"");
+    commit(&m, "noted");
+    let noted = kept(&m, ids::D);
+    git(&m, "checkout --quiet -b without");
+    m.sh("rm -r \"$D\"");
+    commit(&m, "without");
+    for branch in ["main", "noted", "without", "noted", "main", "without", "main"] {
+        git(&m, &format!("checkout --quiet {branch}"));
+        assert_clean(&m);
+        assert_eq!(tree(&m), plain(&m, m.root(), branch), "{branch}");
+        assert_eq!(kept(&m, ids::D), noted, "the store has all of it");
+    }
     m.check_store();
 }

@@ -77,5 +77,7 @@ fn a_worktree_removed_with_its_mount() {
     assert_eq!(m.says(ids::C, "title"), "Fourth thoughts");
     assert_eq!((tree(&m), git(&m, "rev-parse HEAD")), (here, head), "what is left is as it was");
     assert_eq!(contents(&m.stored(ids::D)).get(std::path::Path::new("notes.md")), Some(&b"note\n".to_vec()));
+    // The store's link back leads to a project that is there, as after any command that writes.
+    m.jp(&["gc"]).ok();
     m.check_store();
 }
