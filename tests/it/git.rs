@@ -10,6 +10,10 @@ use jp_tests::{Contents, Mounted, Sample, TestEnv, User, contents, ids};
 mod branches;
 // A commit goes around: from a mount to a clone and into another store.
 mod circle;
+// Both sides were edited.
+mod conflicts;
+// A merge leaves its markers.
+mod merges;
 // What git takes away is hidden, not gone.
 mod removals;
 // A teammate's commit arrives.

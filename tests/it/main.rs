@@ -6,6 +6,8 @@ mod bad_input;
 mod covered;
 // Archives, removals and expiry take both roots and the tree along.
 mod endings;
+// Real files written out and taken in by command.
+mod exporting;
 // Every call of a change fails, and the process stops around each.
 mod faults;
 // The real git on real files and on mounts, alone and in company.
