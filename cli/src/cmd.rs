@@ -40,7 +40,9 @@ macro_rules! group {
 mod completions;
 mod conversation;
 mod doctor;
+mod export;
 mod gc;
+mod import;
 mod init;
 mod leftovers;
 mod lock;
@@ -60,6 +62,8 @@ commands! {
         Mount => mount,
         #[command(visible_alias = "umount")]
         Unmount => unmount,
+        Export => export,
+        Import => import,
         Status => status,
         Doctor => doctor,
         Migrate => migrate,

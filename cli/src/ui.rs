@@ -5,6 +5,7 @@
 
 mod ago;
 mod ask;
+mod bar;
 mod clean;
 mod log;
 mod table;
@@ -14,6 +15,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
@@ -41,6 +43,8 @@ pub struct Ui {
     json: bool,
     quiet: bool,
     color: Colored,
+    /// Whether the last line of the terminal says how far something has come.
+    has_bar: AtomicBool,
 }
 
 /// Which streams are coloured.
@@ -82,6 +86,7 @@ impl Ui {
             json: false,
             quiet: false,
             color: colored(Color::Auto, env),
+            has_bar: AtomicBool::new(false),
         }
     }
 
@@ -99,6 +104,11 @@ impl Ui {
     /// Whether machines read this.
     pub(crate) fn json(&self) -> bool {
         self.json
+    }
+
+    /// Whether anybody wants to hear more than warnings.
+    pub(crate) fn talks(&self) -> bool {
+        !self.quiet
     }
 
     /// Whether help texts may be coloured.
@@ -231,6 +241,11 @@ impl Ui {
         if self.terminals.stdout {
             let _ = self.flush();
         }
+        self.erase();
+        self.say(text);
+    }
+
+    fn say(&self, text: &str) {
         // With stderr gone there is nobody left to tell.
         let _ = lock(&self.err).write_all(text.as_bytes());
     }

@@ -10,8 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use jp_store::lock::Wait;
+use jp_store::plan::{Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
-use jp_store::writer::Writer;
+use jp_store::writer::{Reconciled, Writer};
 use parking_lot::{Condvar, Mutex};
 
 use crate::backing::RealBacking;
@@ -294,6 +295,25 @@ impl Session {
         self.vfs.keep_former();
         self.vfs.writer().fold()?;
         Ok(())
+    }
+
+    /// What bringing the real files beneath the mount and the store in step would do. Changes nothing.
+    pub fn plan(&self, wanted: &Wanted) -> Result<Plan, Error> {
+        Ok(self.real()?.store().plan(wanted)?)
+    }
+
+    /// Brings the real files beneath the mount and the store in step, for another process: whoever lets that one through
+    /// lets us through. When this returns the mount shows what came of it.
+    pub fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error> {
+        let done = self.real()?.on_behalf_of(caller).reconcile(wanted, wait, &mut |_| true);
+        // What failed may have changed something before it did.
+        self.refresh();
+        Ok(done?)
+    }
+
+    fn real(&self) -> Result<&Writer, Error> {
+        let refused = || Error::Refused("this mount does not lie over the real files".to_owned());
+        self.ground.real.as_ref().ok_or_else(refused)
     }
 
     /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].

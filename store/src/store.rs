@@ -18,7 +18,7 @@ use crate::ledger::{Identity, Ledger};
 use crate::lock::{Holder, LockDir};
 use crate::mirror::Mirror;
 use crate::observe::{UnitBytes, read_file};
-use crate::plan::{Plan, Wanted};
+use crate::plan::{Form, Plan, Wanted};
 use crate::problem::{Problem, What};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
@@ -140,6 +140,11 @@ impl Store {
         let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, ledger, mirror, sight)?;
         snapshot.note(problems);
         Ok(snapshot)
+    }
+
+    /// How this worktree lays its real files out.
+    pub fn form(&self) -> Result<Form> {
+        Ok(self.read_ledger()?.form)
     }
 
     /// What would be done to bring the real files and the store in step. Changes nothing.

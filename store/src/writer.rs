@@ -10,6 +10,7 @@ mod copies;
 mod cover;
 mod create;
 mod doctor;
+mod elsewhere;
 mod gc;
 mod keep;
 mod migrate;

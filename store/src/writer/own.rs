@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::operation::Operation;
 use crate::disk::Kind;
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Context as _, Result};
 use crate::files::{NewContent, NewFile, gather, kind, make_dirs, sync_parent};
 use crate::id::ConversationId;
 use crate::ledger::Left;
