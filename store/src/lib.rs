@@ -3,6 +3,7 @@
 //! The store never learns that a mount or a terminal exists. Decisions are pure functions of values; the disk is reached
 //! through [`disk::Disk`] alone, and nothing is written without a [`lock::Guard`].
 
+pub mod clean;
 pub mod conflict;
 pub mod conversation;
 pub mod disk;
@@ -29,6 +30,7 @@ pub mod session;
 pub mod snapshot;
 pub mod store;
 pub mod time;
+pub mod transcript;
 pub mod tree;
 pub mod workspace;
 pub mod writer;

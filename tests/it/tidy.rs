@@ -8,8 +8,21 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 11] =
-    ["id", "time", "json", "meta", "events", "tree", "path", "layout", "reconcile", "presence", "journal"];
+const PURE: [&str; 13] = [
+    "clean",
+    "events",
+    "id",
+    "journal",
+    "json",
+    "layout",
+    "meta",
+    "path",
+    "presence",
+    "reconcile",
+    "time",
+    "transcript",
+    "tree",
+];
 
 const LONGEST: usize = 700;
 
