@@ -41,6 +41,7 @@ mod completions;
 mod conversation;
 mod doctor;
 mod gc;
+mod hooks;
 mod init;
 mod leftovers;
 mod lock;
@@ -64,6 +65,7 @@ commands! {
         Doctor => doctor,
         Migrate => migrate,
         Gc => gc,
+        Hooks => hooks,
         Lock => lock,
         Session => session,
         Completions => completions,
