@@ -60,6 +60,8 @@ impl Repository {
         command
             .env("PATH", path)
             .env("GIT_CONFIG_NOSYSTEM", "1")
+            // What some shells have set, and scripts stumble over.
+            .env("CDPATH", "/tmp:.")
             .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "core.quotePath=false"])
             .args(args);
         Output::of(command, b"")
