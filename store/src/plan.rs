@@ -226,8 +226,8 @@ impl Steps<'_> {
             }
             Some(_) => {}
         }
-        if sighting.transcript {
-            self.step(Deed::Write, &at.join(transcript::NAME));
+        if let Some(deed) = &sighting.transcript {
+            self.step(deed.clone(), &at.join(transcript::NAME));
         }
         for (second, whole) in &sighting.seconds {
             if *whole {

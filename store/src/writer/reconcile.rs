@@ -196,6 +196,7 @@ impl Operation<'_> {
                 self.settle(guard)?;
                 self.name_parent(guard)?;
                 self.project(guard)?;
+                self.write_transcript(guard)?;
                 for (second, _) in sighting.seconds.iter().filter(|(_, whole)| *whole) {
                     self.drop_second_copy(id, second)?;
                 }
