@@ -40,7 +40,10 @@ macro_rules! group {
 mod completions;
 mod conversation;
 mod doctor;
+mod export;
 mod gc;
+mod hooks;
+mod import;
 mod init;
 mod leftovers;
 mod lock;
@@ -60,10 +63,13 @@ commands! {
         Mount => mount,
         #[command(visible_alias = "umount")]
         Unmount => unmount,
+        Export => export,
+        Import => import,
         Status => status,
         Doctor => doctor,
         Migrate => migrate,
         Gc => gc,
+        Hooks => hooks,
         Lock => lock,
         Session => session,
         Completions => completions,

@@ -11,19 +11,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::Status;
+use jp_store::plan::Form;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt};
 use nix::sys::time::TimeVal;
 use serde::{Deserialize, Serialize};
 
-/// How long a line may be; a longer one is no request.
+use crate::steps::Outcome;
+
+/// How long a request may be; a longer one is none.
 const LONGEST: usize = 1 << 20;
+/// How long an answer may be: a line for each of very many conversations.
+const LONGEST_ANSWER: usize = 1 << 28;
 /// How long a client may take to say what it wants, and to listen.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longer paths do not fit into a socket's address.
 const LONGEST_PATH: usize = 100;
 
 /// What can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub(crate) enum Request {
     /// How things stand.
@@ -39,6 +44,43 @@ pub(crate) enum Request {
         #[serde(default = "yes")]
         export: bool,
     },
+    /// The real files beneath the mount become what it shows.
+    Export {
+        /// The form they have from now on.
+        #[serde(default)]
+        form: Option<Form>,
+        #[serde(flatten)]
+        part: Part,
+    },
+    /// The store gets what arrived in the real files beneath the mount.
+    Import {
+        #[serde(flatten)]
+        part: Part,
+    },
+}
+
+/// Which part of an export or an import is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Only these conversations, as `jp-c…`; `None` for all.
+    #[serde(default)]
+    pub(crate) only: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) what: What,
+    /// How long to wait for a lock, as `30s`; not at all when nothing is said.
+    #[serde(default)]
+    pub(crate) wait: Option<String>,
+}
+
+/// Whether something is done or only told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum What {
+    /// It is done.
+    Run,
+    /// It is told what would be done.
+    #[default]
+    Plan,
 }
 
 fn yes() -> bool {
@@ -60,6 +102,12 @@ pub(crate) struct Answer {
     /// How things stand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<Status>,
+    /// What an export or an import did, or would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) outcome: Option<Outcome>,
+    /// The exit code that goes with the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<u8>,
 }
 
 impl Answer {
@@ -76,7 +124,8 @@ impl Answer {
 
 /// What is asked.
 pub(crate) trait Served: Send + Sync {
-    fn answer(&self, request: Request) -> Answer;
+    /// Answers a process.
+    fn answer(&self, request: Request, caller: u32) -> Answer;
 }
 
 /// Makes the socket. One that is there belongs to a process that is gone: who calls this holds the mount's lock.
@@ -133,10 +182,10 @@ pub(crate) fn serve(listener: UnixListener, served: Arc<dyn Served>) -> Talks {
 }
 
 fn converse(mut stream: UnixStream, served: &dyn Served) -> io::Result<()> {
-    let peer = getsockopt(&stream, sockopt::PeerCredentials)?.uid();
-    let answer = if peer == nix::unistd::geteuid().as_raw() {
-        let line = read_line(&mut stream, Instant::now() + PATIENCE)?;
-        answer(&line, served)
+    let peer = getsockopt(&stream, sockopt::PeerCredentials)?;
+    let answer = if peer.uid() == nix::unistd::geteuid().as_raw() {
+        let line = read_line(&mut stream, Instant::now() + PATIENCE, LONGEST)?;
+        answer(&line, served, peer.pid().try_into().unwrap_or(0))
     } else {
         Answer::failed("this mount belongs to another user")
     };
@@ -144,15 +193,15 @@ fn converse(mut stream: UnixStream, served: &dyn Served) -> io::Result<()> {
     write_line(&mut stream, &answer)
 }
 
-fn answer(line: &[u8], served: &dyn Served) -> Answer {
+fn answer(line: &[u8], served: &dyn Served, caller: u32) -> Answer {
     match serde_json::from_slice(line) {
-        Ok(request) => served.answer(request),
+        Ok(request) => served.answer(request, caller),
         Err(error) => Answer::failed(format!("no such request: {error}")),
     }
 }
 
 /// Asks one thing, and waits for the answer at most so long.
-pub(crate) fn ask(path: &Path, request: Request, limit: Duration) -> io::Result<Answer> {
+pub(crate) fn ask(path: &Path, request: &Request, limit: Duration) -> io::Result<Answer> {
     Asked::begin(path, request, limit)?.end()
 }
 
@@ -165,16 +214,16 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Sends a request.
-    pub(crate) fn begin(path: &Path, request: Request, limit: Duration) -> io::Result<Self> {
+    pub(crate) fn begin(path: &Path, request: &Request, limit: Duration) -> io::Result<Self> {
         let until = Instant::now() + limit;
         let mut stream = reach(path, |short| connect_within(short, limit))?;
-        write_line(&mut stream, &request)?;
+        write_line(&mut stream, request)?;
         Ok(Self { stream, until })
     }
 
     /// Waits for the answer.
     pub(crate) fn end(mut self) -> io::Result<Answer> {
-        let line = read_line(&mut self.stream, self.until)?;
+        let line = read_line(&mut self.stream, self.until, LONGEST_ANSWER)?;
         serde_json::from_slice(&line).map_err(io::Error::from)
     }
 }
@@ -207,9 +256,9 @@ fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()>
 }
 
 /// One line, without its end; an error when it does not come in time, however slowly it does.
-fn read_line(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
+fn read_line(stream: &mut UnixStream, until: Instant, longest: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    let mut buffer = [0; 4096];
+    let mut buffer = [0; 1 << 16];
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -228,7 +277,7 @@ fn read_line(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
             return Ok(line);
         }
         line.extend_from_slice(chunk);
-        if read == 0 || line.len() > LONGEST {
+        if read == 0 || line.len() > longest {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -238,14 +287,17 @@ fn read_line(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
 mod tests {
     use std::sync::Mutex;
 
+    use jp_store::plan::Nesting;
+
     use super::*;
 
     #[derive(Default)]
     struct Told(Mutex<Vec<Request>>);
 
     impl Served for Told {
-        fn answer(&self, request: Request) -> Answer {
-            self.0.lock().unwrap().push(request);
+        fn answer(&self, request: Request, caller: u32) -> Answer {
+            assert_eq!(caller, std::process::id());
+            self.0.lock().unwrap().push(request.clone());
             match request {
                 Request::Status => {
                     let status = Status { staleness: "watching".into(), shown: 3, ..Status::default() };
@@ -254,6 +306,8 @@ mod tests {
                 Request::Refresh => Answer::done(),
                 Request::Unmount { lazy: true, .. } => Answer::done(),
                 Request::Unmount { lazy: false, .. } => Answer { busy: true, ..Answer::default() },
+                Request::Export { .. } => Answer { outcome: Some(Outcome::default()), ..Answer::done() },
+                Request::Import { .. } => Answer { code: Some(4), ..Answer::failed("full") },
             }
         }
     }
@@ -261,7 +315,7 @@ mod tests {
     struct Slow;
 
     impl Served for Slow {
-        fn answer(&self, _request: Request) -> Answer {
+        fn answer(&self, _request: Request, _caller: u32) -> Answer {
             std::thread::sleep(Duration::from_millis(200));
             Answer::done()
         }
@@ -302,11 +356,21 @@ mod tests {
         );
         check("{\"do\":\"refresh\"}\n", r#"{"ok":true}"#);
         check("{\"do\":\"unmount\",\"lazy\":true,\"export\":false}\n", r#"{"ok":true}"#);
+        check(
+            "{\"do\":\"export\",\"what\":\"run\",\"only\":[\"jp-c5\"],\"form\":{\"nesting\":\"flat\",\"transcripts\":true}}\n",
+            r#"{"ok":true,"outcome":{"steps":[],"held":[],"busy":[],"shown":0}}"#,
+        );
+        check("{\"do\":\"import\",\"wait\":\"2s\"}\n", r#"{"ok":false,"error":"full","code":4}"#);
         check("{\"do\":\"unmount\"}\n{\"do\":\"status\"}\n", r#"{"ok":false,"busy":true}"#);
         let asked = [
             Request::Status,
             Request::Refresh,
             Request::Unmount { lazy: true, export: false },
+            Request::Export {
+                form: Some(Form { nesting: Nesting::Flat, transcripts: true }),
+                part: Part { only: Some(vec!["jp-c5".into()]), what: What::Run, wait: None },
+            },
+            Request::Import { part: Part { wait: Some("2s".into()), ..Part::default() } },
             Request::Unmount { lazy: false, export: true },
         ];
         assert_eq!(*served.0.lock().unwrap(), asked);
@@ -322,10 +386,10 @@ mod tests {
         let (here, mut there) = UnixStream::pair().unwrap();
         drop(here);
         let soon = || Instant::now() + Duration::from_millis(20);
-        assert_eq!(read_line(&mut there, soon()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(read_line(&mut there, soon(), LONGEST).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let (mut here, mut there) = UnixStream::pair().unwrap();
         here.write_all(b"{\"do\":").unwrap();
-        assert_eq!(read_line(&mut there, soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(read_line(&mut there, soon(), LONGEST).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]
@@ -335,14 +399,14 @@ mod tests {
         let deep = dir.path().join("d".repeat(60)).join("e".repeat(60));
         fs::create_dir_all(&deep).unwrap();
         for path in [dir.path().join("control.sock"), deep.join("control.sock")] {
-            assert!(ask(&path, Request::Status, PATIENCE).is_err());
+            assert!(ask(&path, &Request::Status, PATIENCE).is_err());
             // A leftover is replaced.
             drop(listen(&path).unwrap());
-            assert!(ask(&path, Request::Status, PATIENCE).is_err());
+            assert!(ask(&path, &Request::Status, PATIENCE).is_err());
             serve(listen(&path).unwrap(), Arc::new(Told::default()));
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
             let silent: Vec<_> = (0..8).map(|_| reach(&path, |path| UnixStream::connect(path)).unwrap()).collect();
-            let answer = ask(&path, Request::Status, PATIENCE).unwrap();
+            let answer = ask(&path, &Request::Status, PATIENCE).unwrap();
             assert_eq!(answer.status.unwrap().shown, 3);
             drop(silent);
         }

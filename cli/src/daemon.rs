@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use jp_fs::mount::{Brought, Error as MountError};
 use jp_fs::{Live, Mirror, Options, Session};
+use jp_store::plan::Direction;
 use jp_store::store::Store;
 use jp_store::time::rfc3339;
 use nix::errno::Errno;
@@ -26,7 +27,7 @@ use crate::control::{self, Answer, Request, Served, Talks};
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Result};
 use crate::mounts::{Kind, Known, Record, StateDir};
-use crate::process;
+use crate::{process, reconcile};
 
 /// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
 /// time as long until we end.
@@ -168,7 +169,7 @@ struct Behind {
 }
 
 impl Served for Behind {
-    fn answer(&self, request: Request) -> Answer {
+    fn answer(&self, request: Request, caller: u32) -> Answer {
         match request {
             Request::Status => Answer { status: Some(self.session.status()), ..Answer::done() },
             Request::Refresh => match self.session.refresh() {
@@ -185,6 +186,8 @@ impl Served for Behind {
                     Err(error) => Answer::failed(error.to_string()),
                 }
             }
+            Request::Export { form, part } => reconcile::answer(&*self.session, Direction::Out, form, &part, caller),
+            Request::Import { part } => reconcile::answer(&*self.session, Direction::In, None, &part, caller),
         }
     }
 }

@@ -15,7 +15,9 @@ mod error;
 mod mountinfo;
 mod mounts;
 mod process;
+mod reconcile;
 mod signal;
+mod steps;
 mod target;
 #[cfg(test)]
 mod testing;

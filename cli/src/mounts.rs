@@ -167,7 +167,7 @@ impl Known {
 
     /// How the daemon says it is; `None` when it does not say.
     pub(crate) fn status(&self) -> Option<Status> {
-        control::ask(&self.state.socket(), Request::Status, ANSWER).ok()?.status
+        control::ask(&self.state.socket(), &Request::Status, ANSWER).ok()?.status
     }
 }
 
@@ -300,7 +300,7 @@ pub(crate) fn clear(point: &Path, known: Option<&Known>) -> Result<()> {
 pub(crate) fn refresh(layout: &Layout) {
     let until = Instant::now() + REFRESH;
     let left = || until.saturating_duration_since(Instant::now());
-    let ask = |known: &Known| match Asked::begin(&known.state.socket(), Request::Refresh, left()) {
+    let ask = |known: &Known| match Asked::begin(&known.state.socket(), &Request::Refresh, left()) {
         Ok(asked) => Some(asked),
         Err(error) => {
             tracing::debug!("the mount at {} was not told: {error}", known.record.point.display());

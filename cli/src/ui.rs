@@ -5,7 +5,7 @@
 
 mod ago;
 mod ask;
-mod clean;
+mod bar;
 mod log;
 mod table;
 mod trace;
@@ -14,14 +14,15 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
+use jp_store::clean::clean_json;
+pub(crate) use jp_store::clean::{clean, clean_block};
 use serde::Serialize;
 
 pub(crate) use self::ago::ago;
-use self::clean::clean_json;
-pub(crate) use self::clean::{clean, clean_block};
 pub(crate) use self::log::Log;
 pub(crate) use self::table::{Cell, Column, Look, Table};
 pub(crate) use self::trace::{install as install_trace, install_log};
@@ -41,6 +42,8 @@ pub struct Ui {
     json: bool,
     quiet: bool,
     color: Colored,
+    /// Whether the last line of the terminal says how far something has come.
+    has_bar: AtomicBool,
 }
 
 /// Which streams are coloured.
@@ -82,6 +85,7 @@ impl Ui {
             json: false,
             quiet: false,
             color: colored(Color::Auto, env),
+            has_bar: AtomicBool::new(false),
         }
     }
 
@@ -99,6 +103,11 @@ impl Ui {
     /// Whether machines read this.
     pub(crate) fn json(&self) -> bool {
         self.json
+    }
+
+    /// Whether anybody wants to hear more than warnings.
+    pub(crate) fn talks(&self) -> bool {
+        !self.quiet
     }
 
     /// Whether help texts may be coloured.
@@ -231,6 +240,11 @@ impl Ui {
         if self.terminals.stdout {
             let _ = self.flush();
         }
+        self.erase();
+        self.say(text);
+    }
+
+    fn say(&self, text: &str) {
         // With stderr gone there is nobody left to tell.
         let _ = lock(&self.err).write_all(text.as_bytes());
     }

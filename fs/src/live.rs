@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use jp_store::lock::Wait;
+use jp_store::plan::{Plan, Wanted};
+use jp_store::writer::Reconciled;
 
 use crate::mount::{Brought, Error, Status};
 
@@ -26,6 +28,13 @@ pub trait Live: Debug + Send + Sync {
 
     /// Brings everything to disk and ends the threads. To be called once it has ended.
     fn finish(&self) -> Result<(), Error>;
+
+    /// What bringing the real files and the store in step would do. Changes nothing.
+    fn plan(&self, wanted: &Wanted) -> Result<Plan, Error>;
+
+    /// Brings the real files and the store in step, for another process: whoever lets that one through lets us through.
+    /// When this returns what came of it can be seen.
+    fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error>;
 
     /// Makes the real files what was shown last; says what does not follow. To be called after [`Live::finish`].
     fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error>;

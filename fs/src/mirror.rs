@@ -15,7 +15,7 @@ use jp_store::ConversationId;
 use jp_store::disk::Disk;
 use jp_store::ledger::Identity;
 use jp_store::lock::{State as LockState, Wait};
-use jp_store::plan::{Deed, Direction, Held, Wanted};
+use jp_store::plan::{Deed, Direction, Held, Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::{Reconciled, Writer};
 use parking_lot::Mutex;
@@ -220,6 +220,14 @@ impl Live for Mirror {
             tracing::error!("the thread of the mirror panicked");
         }
         Ok(())
+    }
+
+    fn plan(&self, wanted: &Wanted) -> Result<Plan, Error> {
+        Ok(self.home.writer.store().plan(wanted)?)
+    }
+
+    fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error> {
+        Ok(self.home.writer.on_behalf_of(caller).reconcile(wanted, wait, &mut |_| true)?)
     }
 
     fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error> {

@@ -10,8 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use jp_store::lock::Wait;
+use jp_store::plan::{Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
-use jp_store::writer::Writer;
+use jp_store::writer::{Reconciled, Writer};
 use parking_lot::Mutex;
 
 use crate::backing::RealBacking;
@@ -223,6 +224,11 @@ impl Session {
         spawn("jp-tend", Box::new(move || tend(&vfs, &ending)))?;
         Ok(Arc::new(session))
     }
+
+    fn real(&self) -> Result<&Writer, Error> {
+        let refused = || Error::Refused("this mount does not lie over the real files".to_owned());
+        self.ground.real.as_ref().ok_or_else(refused)
+    }
 }
 
 impl Live for Session {
@@ -278,6 +284,17 @@ impl Live for Session {
         self.vfs.keep_former();
         self.vfs.writer().fold()?;
         Ok(())
+    }
+
+    fn plan(&self, wanted: &Wanted) -> Result<Plan, Error> {
+        Ok(self.real()?.store().plan(wanted)?)
+    }
+
+    fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error> {
+        let done = self.real()?.on_behalf_of(caller).reconcile(wanted, wait, &mut |_| true);
+        // What failed may have changed something before it did.
+        self.refresh()?;
+        Ok(done?)
     }
 
     /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].

@@ -3,6 +3,7 @@
 //! The store never learns that a mount or a terminal exists. Decisions are pure functions of values; the disk is reached
 //! through [`disk::Disk`] alone, and nothing is written without a [`lock::Guard`].
 
+pub mod clean;
 pub mod conflict;
 pub mod conversation;
 pub mod disk;
@@ -17,7 +18,9 @@ pub mod ledger;
 pub mod lock;
 pub mod meta;
 pub mod mirror;
+pub mod moved;
 pub mod observe;
+mod own;
 pub mod parallel;
 pub mod plan;
 pub mod presence;
@@ -26,9 +29,11 @@ pub mod reconcile;
 pub mod scan;
 pub mod scratch;
 pub mod session;
+mod sighting;
 pub mod snapshot;
 pub mod store;
 pub mod time;
+pub mod transcript;
 pub mod tree;
 pub mod workspace;
 pub mod writer;

@@ -6,10 +6,16 @@ mod bad_input;
 mod covered;
 // Archives, removals and expiry take both roots and the tree along.
 mod endings;
+// Real files written out and taken in by command.
+mod exporting;
 // Every call of a change fails, and the process stops around each.
 mod faults;
+// The real git on real files and on mounts, alone and in company.
+mod git;
 // Edits made by hand in either root, and which of two copies counts.
 mod hand_edits;
+// What git runs before a commit.
+mod hooks;
 // What loses its place keeps its bytes.
 mod keeping;
 // Who holds a conversation, who waits, and who is let through.

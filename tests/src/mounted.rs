@@ -89,16 +89,23 @@ impl Mounted {
     /// The sample, whether or not anything can be mounted.
     #[track_caller]
     pub(crate) fn unmounted(user: User, env: TestEnv) -> Self {
+        furnish(&env, user);
         let workspace = env.init_workspace("main", "otvo8");
-        for name in ["bin", "tmp"] {
-            fs::create_dir(env.root().join(name)).expect("an empty directory takes a new name");
-        }
-        let config =
-            "[user]\n name = Ada\n email = ada@example.org\n[init]\n defaultBranch = main\n[safe]\n directory = *\n";
-        fs::write(env.home().join(".gitconfig"), config).expect("a home takes a file");
-        symlink(reachable_jp(&env, user), env.root().join("bin/jp")).expect("an empty directory takes a link");
         write_sample(&workspace);
         let mounted = Self { workspace, user };
+        mounted.give();
+        mounted
+    }
+
+    /// Somebody else's clone of a repository, in an environment of its own with an empty store, not mounted yet.
+    #[track_caller]
+    pub fn cloned(&self, repository: &Path) -> Self {
+        let env = TestEnv::in_memory();
+        furnish(&env, self.user);
+        let mut clone = self.command("git");
+        clone.args(["clone", "--quiet"]).arg(repository).arg(env.root().join("main"));
+        self.run(clone).ok();
+        let mounted = Self::at(env.workspace("main"), self.user);
         mounted.give();
         mounted
     }
@@ -473,6 +480,18 @@ pub fn contents(root: &Path) -> Contents {
     let mut found = Contents::new();
     visit(root, root, &mut found);
     found
+}
+
+/// What everybody has: the command, a place for anything, and a name for git.
+#[track_caller]
+fn furnish(env: &TestEnv, user: User) {
+    for name in ["bin", "tmp"] {
+        fs::create_dir(env.root().join(name)).expect("an empty directory takes a new name");
+    }
+    let config =
+        "[user]\n name = Ada\n email = ada@example.org\n[init]\n defaultBranch = main\n[safe]\n directory = *\n";
+    fs::write(env.home().join(".gitconfig"), config).expect("a home takes a file");
+    symlink(reachable_jp(env, user), env.root().join("bin/jp")).expect("an empty directory takes a link");
 }
 
 fn samples() -> [Sample; 6] {

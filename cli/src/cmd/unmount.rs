@@ -174,7 +174,7 @@ fn ask(ctx: &Ctx<'_>, known: &Known, args: &Args) -> Result<&'static str> {
     let stay = args.lazy && !mirror && !process::occupants(point, known.record.pid).is_empty();
     let mut told = None;
     loop {
-        let answer = match control::ask(&known.state.socket(), request, ANSWER) {
+        let answer = match control::ask(&known.state.socket(), &request, ANSWER) {
             // It did as it was told and was gone before it could say so.
             Err(_) if !mountinfo::is_ours_mounted(point) => break,
             answer => answer.map_err(|error| Error::io("speak with the daemon at", &known.state.socket(), &error))?,

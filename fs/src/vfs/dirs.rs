@@ -100,7 +100,12 @@ impl Vfs {
             self.put_in(&self.writer.on_behalf_of(caller.pid), id, partition)?;
         }
         self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: false, made: Default::default() });
-        self.note(&[Change::Show(id)])?;
+        let mut changes = vec![Change::Show(id)];
+        if caller.is_git() {
+            // It lays out what it remembers. Files of one's own that are not among that stay away until they are made.
+            self.hide_all_own(id, &item.dir, Path::new(""), &mut changes)?;
+        }
+        self.note(&changes)?;
         let natural = {
             let catalog = self.catalog.read();
             catalog.place(id).is_some_and(|place| place == (at, name))
@@ -108,6 +113,26 @@ impl Vfs {
         if !natural {
             let stale = self.catalog.write().give(id, Some((at, name.to_owned())));
             self.tell(stale);
+        }
+        Ok(())
+    }
+
+    /// Hides every file, link and directory of the user's own in a conversation.
+    fn hide_all_own(&self, id: ConversationId, dir: &Path, inner: &Path, changes: &mut Vec<Change>) -> Result<()> {
+        let path = dir.join(inner);
+        let listed = match self.backing.list(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            listed => listed.context("list", &path)?,
+        };
+        for (name, kind) in listed {
+            let inner = inner.join(&name);
+            let managed = inner.to_str().and_then(ManagedFile::from_name).is_some();
+            // What cannot be written down is shown.
+            let Some(text) = inner.to_str().filter(|_| !managed && !is_scratch(&name)) else { continue };
+            changes.push(Change::HideFile(id, text.to_owned()));
+            if kind == Kind::Dir {
+                self.hide_all_own(id, dir, &inner, changes)?;
+            }
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use jp_store::presence::Projection;
 use jp_store::reconcile::ManagedFile;
 
 use super::{Mark, Sight, Vfs, mark};
+use crate::caller::Caller;
 use crate::catalog::{Former, Item, Stale};
 use crate::error::Result;
 use crate::node::{Dir, Node};
@@ -58,6 +59,9 @@ impl Vfs {
             stale.extend(self.look_at_file(*id, inner)?);
         }
         self.tell(stale);
+        if noticed.names || noticed.books || metadata {
+            self.tend_refused(Caller { pid: std::process::id() });
+        }
         Ok(())
     }
 

@@ -187,6 +187,41 @@ impl Vfs {
         }
     }
 
+    /// Metadata that the tree would not have is tried again: the tree may be another one by now. Whoever lays out a whole
+    /// tree file by file, as git does, names a child's new parent before it has freed that one from beneath the child.
+    pub(super) fn tend_refused(&self, caller: Caller) {
+        for (id, file) in self.drafts_that(|draft| draft.reason.is_some() && !draft.waiting) {
+            // Whoever is at work on it tries it by himself.
+            let Some(_room) = self.room(id).try_lock_arc().filter(|_| file == ManagedFile::Metadata) else { continue };
+            if let Err(error) = self.try_refused(caller, id) {
+                tracing::debug!(%id, %error, "a draft waits on");
+            }
+        }
+    }
+
+    fn try_refused(&self, caller: Caller, id: ConversationId) -> Result<()> {
+        let file = ManagedFile::Metadata;
+        let Some(draft) = self.draft(id, file) else { return Ok(()) };
+        if draft::whole(file, &draft.bytes).is_err() || !self.would_have(id, &draft.bytes) {
+            return Ok(());
+        }
+        let guard = self.lock(caller, id)?;
+        let (_, current) = self.read_current(id, file)?;
+        if current.as_deref().map(Digest::of) != draft.base {
+            // Somebody saved it since. Which one is meant is not for us to say.
+            return Ok(());
+        }
+        self.settle(caller, &guard, id, file, draft, Some).map(drop)
+    }
+
+    /// Whether the tree has a place for metadata, as far as the catalog knows.
+    fn would_have(&self, id: ConversationId, bytes: &[u8]) -> bool {
+        let Ok(Parent::Of(parent)) = Meta::parse(bytes).map(|meta| meta.parent()) else { return true };
+        let catalog = self.catalog.read();
+        let mut line = std::iter::successors(Some(parent), |&above| catalog.tree_parent(above));
+        catalog.is_visible(parent) && !line.any(|above| above == id)
+    }
+
     fn drafts_that(&self, are: impl Fn(&Draft) -> bool) -> Vec<(ConversationId, ManagedFile)> {
         self.drafts.lock().iter().filter(|(_, draft)| are(draft)).map(|(&key, _)| key).collect()
     }
@@ -252,6 +287,9 @@ impl Vfs {
                 match kept.and_then(|()| self.commit(caller, guard, id, file, &draft)) {
                     Ok(()) => {
                         self.drop_draft(id, file)?;
+                        if file == ManagedFile::Metadata {
+                            self.tend_refused(caller);
+                        }
                         return Ok(Outcome::Committed);
                     }
                     Err(FsError::Store(jp_store::Error::Refused(text))) => Some(JsonError::new(text)),

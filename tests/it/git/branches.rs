@@ -1,0 +1,105 @@
+//! Branches with different trees change places beneath a mount.
+
+use std::collections::BTreeMap;
+
+use jp_tests::{Contents, Sample, ids};
+use serde_json::Value;
+
+use super::{N, SHOWN, assert_clean, assert_stored, commit, git, hub, kept, plain, repository, tree};
+
+const E: u64 = 17_600_000_001;
+
+#[test]
+fn back_and_forth() {
+    let Some(m) = repository() else { return };
+    m.begin(&[]);
+    // Moved, retitled, one more, one less, other words.
+    git(&m, "checkout --quiet -b other");
+    Sample::new(E).title("Elsewhere").events(6).write_below(&m.workspace().env().root().join("tmp"));
+    m.sh("mv \"$D\" \"$B/conversations/\"
+          sed -i 's/Third thoughts/Fourth thoughts/' \"$C/metadata.json\"
+          cp -r \"$T\"/17600000001-elsewhere .
+          sed -i 's/Question 0/Question zero/' \"$A/events.json\"
+          echo note > \"$A/notes.md\"
+          rm -r 17528812001-old-news");
+    commit(&m, "other");
+    // Nothing but one small tree, the other way up.
+    git(&m, "checkout --quiet -b third main");
+    m.sh("mv \"$C\" . && mv \"$B\" 17528852001-third-thoughts/conversations/ 2>/dev/null || {
+            mkdir -p 17528852001-third-thoughts/conversations && mv \"$B\" 17528852001-third-thoughts/conversations/; }
+          rm -r \"$A\" \"$O\"");
+    commit(&m, "third");
+    git(&m, "push --quiet origin other third");
+
+    let branches = ["main", "other", "third"];
+    let trees: BTreeMap<&str, Contents> =
+        branches.iter().map(|branch| (*branch, plain(&m, &hub(&m), &format!("origin/{branch}")))).collect();
+    assert_eq!(m.says(ids::B, "parent"), format!("jp-c{}", ids::C));
+    // What is in no branch's reach at the moment is in the store all the same.
+    let secret = kept(&m, ids::L);
+    for round in 0..20 {
+        let branch = branches[[0, 1, 2, 0, 2, 1][round % 6]];
+        git(&m, &format!("checkout --quiet {branch}"));
+        assert_clean(&m);
+        assert_eq!(tree(&m), trees[branch], "round {round}: {branch}");
+        assert_stored(&m, &trees[branch]);
+        for id in SHOWN.into_iter().chain([E, ids::L]) {
+            assert!(m.find_stored(id).is_some(), "round {round}: {id} is gone from the store");
+        }
+    }
+    assert_eq!(kept(&m, ids::L), secret);
+    assert_eq!(m.says(N, "presence"), "local", "the last branch has removed it");
+    assert_eq!(m.status("drafts"), [] as [Value; 0]);
+    assert_eq!(m.status("conflicts"), [] as [Value; 0]);
+    m.end(&[]);
+    assert_clean(&m);
+    assert_eq!(tree(&m), trees["other"]);
+    m.check_store();
+}
+
+/// Whichever of the two git writes first, the other one still hangs beneath it.
+#[test]
+fn a_parent_and_its_child_change_places() {
+    let Some(m) = repository() else { return };
+    m.begin(&[]);
+    let shown = tree(&m);
+    git(&m, "checkout --quiet -b turned");
+    m.sh("mv \"$B\" . && mv 17528842001-alternative-approach/conversations/17528852001-third-thoughts .
+          mkdir -p 17528852001-third-thoughts/conversations
+          mv 17528842001-alternative-approach 17528852001-third-thoughts/conversations/");
+    commit(&m, "turned");
+    let turned = tree(&m);
+    for _ in 0..2 {
+        git(&m, "checkout --quiet main");
+        assert_clean(&m);
+        assert_eq!(tree(&m), shown);
+        assert_eq!(m.says(ids::C, "parent"), format!("jp-c{}", ids::B));
+        git(&m, "checkout --quiet turned");
+        assert_clean(&m);
+        assert_eq!(tree(&m), turned);
+        assert_eq!(m.says(ids::B, "parent"), format!("jp-c{}", ids::C));
+    }
+    assert_eq!(m.status("drafts"), [] as [Value; 0]);
+    m.check_store();
+}
+
+/// The store keeps one copy of a conversation for all branches, and each branch shows its own files of it.
+#[test]
+fn a_file_stays_on_its_branch() {
+    let Some(m) = repository() else { return };
+    m.begin(&[]);
+    git(&m, "checkout --quiet -b noted");
+    m.sh("mkdir -p \"$D/sub/dir\" && echo note | tee \"$D/notes.md\" > \"$D/sub/dir/deep.md\"");
+    commit(&m, "noted");
+    let noted = kept(&m, ids::D);
+    git(&m, "checkout --quiet -b without");
+    m.sh("rm -r \"$D\"");
+    commit(&m, "without");
+    for branch in ["main", "noted", "without", "noted", "main", "without", "main"] {
+        git(&m, &format!("checkout --quiet {branch}"));
+        assert_clean(&m);
+        assert_eq!(tree(&m), plain(&m, m.root(), branch), "{branch}");
+        assert_eq!(kept(&m, ids::D), noted, "the store has all of it");
+    }
+    m.check_store();
+}
