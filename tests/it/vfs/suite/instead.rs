@@ -433,8 +433,16 @@ fn locked(world: &mut World) {
     assert_eq!(world.bytes(B, "events.json"), before[Path::new("17528842001-berta/events.json")]);
     assert_eq!(world.bytes(B, "notes.md"), b"a note\n");
     assert_eq!(world.bytes(D, "events.json"), events("another"), "it keeps nobody else");
+    let moved = format!("{D_PATH}/conversations/17528842001-New Words");
+    world.driver.rename(B_PATH, &moved).expect("moved");
+    world.shows(&join(&moved, "notes.md"), b"meanwhile");
+    assert_eq!((world.meta(B, "title"), world.meta(B, "parent_id")), (json!("Berta"), json!(A)));
+    world.driver.look();
+    world.shows(&join(&moved, "notes.md"), b"meanwhile");
     held.finish().ok();
     world.driver.look();
+    assert_eq!((world.meta(B, "title"), world.meta(B, "parent_id")), (json!("New Words"), json!(D)));
+    world.lists(&join(D_PATH, "conversations"), &["17528842001-new-words"]);
     assert_eq!(
         (world.bytes(B, "events.json"), world.bytes(B, "notes.md")),
         (events("meanwhile"), b"meanwhile".to_vec())
