@@ -18,6 +18,7 @@ const INSTEAD: &[(&str, Scenario)] = &[
     ("backup_and_create", backup_and_create),
     ("strict_says_so", nothing_is_refused),
     ("overtaken_is_kept", overtaken_is_kept),
+    ("circle_is_a_draft", a_circle_is_cut),
     ("title_edited", title_edited),
     ("other_names", other_names),
     ("renamed_is_retitled", renamed_is_retitled),
@@ -26,7 +27,10 @@ const INSTEAD: &[(&str, Scenario)] = &[
     ("managed_file_unlinked", managed_file_unlinked),
     ("rmdir_rules", rmdir_rules),
     ("shown_beside", shown_beside),
+    ("known_is_shown_again", known_is_shown_again),
     ("unknown_names", unknown_names),
+    ("another_parent_in_the_file", another_parent_in_the_file),
+    ("children_before_parents", children_before_parents),
     ("symlinks", symlinks),
     ("across_conversations", across_conversations),
     ("scratch_never_enters_the_store", scratch_never_enters_the_store),
@@ -41,9 +45,21 @@ const INSTEAD: &[(&str, Scenario)] = &[
     ("all_of_them", all_of_them),
 ];
 
+/// Scenarios that ask in the midst of it whether files are real.
+const IN_PART: &[&str] = &["moved_to_the_archive_and_back", "real_files_follow"];
+
 /// What takes the place of a scenario, if something does.
 pub(super) fn of(name: &str) -> Option<Scenario> {
     INSTEAD.iter().find(|(other, _)| *other == name).map(|(_, scenario)| *scenario)
+}
+
+impl World {
+    /// Whether files are real, in a scenario that asks.
+    #[track_caller]
+    pub(super) fn is_mirror(&self, scenario: &str) -> bool {
+        assert!(IN_PART.contains(&scenario), "{scenario} is not among those that ask");
+        self.which == Which::Mirror
+    }
 }
 
 #[test]
@@ -53,9 +69,9 @@ fn the_document_says_where() {
     let rows = table.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     let cells = rows.skip(2).filter_map(|row| row.split('|').nth(1));
     let told: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
-    let done: BTreeSet<&str> = INSTEAD.iter().map(|(name, _)| *name).collect();
+    let done: BTreeSet<&str> = INSTEAD.iter().map(|(name, _)| *name).chain(IN_PART.iter().copied()).collect();
     assert_eq!(told, done, "the table and the suite differ");
-    assert_eq!(done.len(), INSTEAD.len(), "none twice");
+    assert_eq!(done.len(), INSTEAD.len() + IN_PART.len(), "none twice");
     let all: BTreeSet<&str> = super::ALL.iter().copied().collect();
     assert!(done.is_subset(&all), "no such scenario: {:?}", done.difference(&all));
 }
@@ -119,6 +135,19 @@ fn overtaken_is_kept(world: &mut World) {
     assert_eq!(world.bytes(D, "events.json"), mine, "the later save counts");
     assert!(world.kept(D).contains(&theirs), "the other one is kept, with what belongs to it");
     world.shows(&path, &mine);
+}
+
+fn a_circle_is_cut(world: &mut World) {
+    let (path, bytes) = (join(A_PATH, "metadata.json"), metadata("Anna", Some(C)));
+    world.driver.write(&path, &bytes).expect("written");
+    // What a file says is taken at its word; the tree has the circle cut at its smallest id.
+    assert_eq!(world.bytes(A, "metadata.json"), bytes);
+    world.lists("", &[".archive", A_PATH, D_PATH]);
+    world.shows(&path, &bytes);
+    assert!(world.driver.stat(C_PATH).is_ok());
+    world.driver.write(&path, &metadata("Anna", Some(D))).expect("written");
+    world.sees("it is beneath another", |driver| driver.stat(&format!("{D_PATH}/conversations/{C_PATH}")).is_ok());
+    assert_eq!(world.meta(A, "parent_id"), json!(D));
 }
 
 fn title_edited(world: &mut World) {
@@ -212,6 +241,9 @@ fn rmdir_rules(world: &mut World) {
     assert_eq!(world.driver.unlink(D_PATH), Err(libc::EISDIR));
     world.driver.remove_all(C_PATH).expect("removed");
     world.gone(C_PATH);
+    // Somebody may be about to put something into a directory that has become empty.
+    world.lists(&join(B_PATH, "conversations"), &[]);
+    world.driver.rmdir(&join(B_PATH, "conversations")).expect("it has nothing in it");
     world.lists(B_PATH, &["base_config.json", "events.json", "metadata.json", "notes.md"]);
     assert_eq!(world.store(), before);
     world.driver.remount();
@@ -238,27 +270,83 @@ fn shown_beside(world: &mut World) {
     world.workspace.jp(&["c", "edit", "--title", "Clarissa", &format!("jp-c{C}")]).ok();
     world.driver.look();
     world.lists(&join(B_PATH, "conversations"), &["17528852001-clarissa"]);
+    fs::remove_dir_all(world.stored(O)).expect("removed");
+    world.driver.look();
+    world.gone(O_PATH);
+    // A copy that has files of its own may be the last one there is.
     fs::remove_dir_all(world.stored(D)).expect("removed");
     world.driver.look();
-    world.gone(&join(D_PATH, "metadata.json"));
-    world.lists("", &[".archive", A_PATH, "17528892001-nora"]);
+    world.shows(&join(D_PATH, "new.md"), b"new");
+    assert_eq!(world.find_stored(O), None);
+}
+
+fn known_is_shown_again(world: &mut World) {
+    let before = world.store();
+    // An empty directory is nothing yet; whoever made it may be about to fill it.
+    world.driver.mkdir_and_leave("17528872001-lena").expect("made");
+    world.lists("17528872001-lena", &[]);
+    let bytes = &before[Path::new("17528872001-lena/events.json")];
+    world.driver.write("17528872001-lena/events.json", bytes).expect("written");
+    world.lists("17528872001-lena", &["base_config.json", "events.json", "metadata.json"]);
+    assert_eq!(world.store(), before);
+    world.driver.remount();
+    world.lists("", &[".archive", A_PATH, D_PATH, "17528872001-lena"]);
+    // What was hidden is brought back by whoever copies it.
+    world.driver.remove_all(B_PATH).expect("hidden");
+    world.driver.remount();
+    world.gone(B_PATH);
+    world.driver.mkdir(B_PATH).expect("made");
+    for file in ["metadata.json", "events.json"] {
+        world.driver.write(&join(B_PATH, file), &before[&Path::new("17528842001-berta").join(file)]).expect("written");
+    }
+    world.driver.write(&join(B_PATH, "notes.md"), b"another note").expect("written");
+    world.lists(B_PATH, &["base_config.json", "events.json", "metadata.json", "notes.md"]);
+    assert_eq!(world.bytes(B, "notes.md"), b"another note");
+    world.gone(C_PATH);
+}
+
+/// The name that somebody who brings "Nora" gives its directory.
+const NORA: &str = "17528892001-nora";
+
+fn another_parent_in_the_file(world: &mut World) {
+    let dir = format!("{D_PATH}/conversations/{NORA}");
+    world.driver.mkdir(&dir).expect("made");
+    // It stays where it is until it is whole, whatever its file says.
+    world.driver.write(&join(&dir, "metadata.json"), &metadata("Nora", Some(A))).expect("written");
+    world.driver.look();
+    world.lists(&dir, &["metadata.json"]);
+    world.driver.write(&join(&dir, "events.json"), &events("x")).expect("written");
+    assert_eq!(world.bytes(N, "metadata.json"), metadata("Nora", Some(A)), "no byte is changed");
+    world.lists(&join(A_PATH, "conversations"), &["17528842001-berta", NORA]);
+    world.gone(&dir);
+}
+
+fn children_before_parents(world: &mut World) {
+    let child = name(N + 1, "Nora's child");
+    let dir = format!("{NORA}/conversations/{child}");
+    world.driver.mkdir(NORA).expect("made");
+    world.driver.mkdir(&dir).expect("made");
+    world.driver.write(&join(&dir, "metadata.json"), &metadata("Nora's child", None)).expect("written");
+    world.driver.write(&join(&dir, "events.json"), &events("child")).expect("written");
+    // It is safe in the store already, and stays where it is until its parent is.
+    assert_eq!(world.bytes(N + 1, "events.json"), events("child"));
+    world.shows(&join(&dir, "events.json"), &events("child"));
+    world.driver.write(&join(NORA, "metadata.json"), &metadata("Nora", None)).expect("written");
+    world.driver.write(&join(NORA, "events.json"), &events("x")).expect("written");
+    assert_eq!((world.bytes(N, "events.json"), world.mirrored(N + 1)), (events("x"), json!(N)));
+    world.driver.remount();
+    world.shows(&join(&dir, "events.json"), &events("child"));
 }
 
 fn unknown_names(world: &mut World) {
     let before = world.store();
-    for path in ["notes", ".archive/notes", "jp-c17528892001", "017528892001"] {
+    for path in ["notes", "17528832001-anna/conversations/notes", ".archive/notes", "jp-c17528892001", "017528892001"] {
         world.driver.mkdir(path).unwrap_or_else(|errno| panic!("{path}: {errno}"));
         world.driver.write(&join(path, "x"), b"x").expect("written");
         world.shows(&join(path, "x"), b"x");
         assert_eq!(world.store(), before, "{path} is nobody's, and stays where it is");
     }
     assert_eq!(world.driver.mkdir(A_PATH), Err(libc::EEXIST));
-    // In a conversation's own directory it is a file of that conversation.
-    let path = "17528832001-anna/conversations/notes";
-    world.driver.mkdir(path).expect("made");
-    world.driver.write(&join(path, "x"), b"x").expect("written");
-    assert_eq!(world.bytes(A, "conversations/notes/x"), b"x");
-    let before = world.store();
     world.driver.create("17528892001").expect("a file is no conversation");
     world.driver.look();
     assert_eq!((world.store(), world.driver.stat("17528892001").map(|stat| stat.kind)), (before, Ok(Kind::File)));
