@@ -323,6 +323,8 @@ impl Keeper {
             Err(error) => self.fail(&error),
         }
         self.shared.state.lock().in_step.reconciles += 1;
+        // What it did itself has happened, too: whoever says that there is nothing to do has to know.
+        self.notice();
     }
 
     /// Remembers what a reconcile left. What is new of that is told once.

@@ -14,8 +14,9 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 
 use crate::bell::CHANGES;
 
-/// What counts among the store's books and this worktree's.
-const BOOKS: [&str; 3] = ["tree.json", "projection.json", "journal"];
+/// What counts among the store's books. This worktree's own are written by every reconcile, and whoever else writes them
+/// asks for one.
+const LINKS: &str = "tree.json";
 /// What befalls the workspace as a whole.
 const FATE: AddWatchFlags = AddWatchFlags::IN_DELETE
     .union(AddWatchFlags::IN_MOVED_FROM)
@@ -30,7 +31,7 @@ enum On {
     Tree(PathBuf),
     /// The directory that has the directory of conversations, on either side.
     Above(PathBuf),
-    /// The directory with the mirrored links, or this worktree's state.
+    /// The directory with the mirrored links.
     Books,
     /// The lock files.
     Locks,
@@ -134,7 +135,7 @@ impl Watch {
                     }
                 }
             }
-            On::Books => noticed.changed |= BOOKS.iter().any(|book| name == *book),
+            On::Books => noticed.changed |= name == LINKS,
             // One that is let go of is removed, or at least closed.
             On::Locks => {
                 noticed.unlocked |= event.mask.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE);
@@ -155,14 +156,13 @@ impl Watch {
         if self.inotify.is_none() {
             self.inotify = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
         }
-        let (store, state) = (self.layout.store.clone(), self.layout.worktree_state());
-        for dir in [store.vfs(), state.clone(), store.locks()] {
+        let store = self.layout.store.clone();
+        for dir in [store.vfs(), store.locks()] {
             std::fs::create_dir_all(&dir)?;
         }
         let (project, storage) = (self.layout.project.clone(), self.layout.storage.clone());
         self.add(&project, FATE, On::Project)?;
         self.add(&store.vfs(), CHANGES, On::Books)?;
-        self.add(&state, CHANGES, On::Books)?;
         self.add(&store.locks(), CHANGES, On::Locks)?;
         for above in [storage, store.dir] {
             self.add(&above, CHANGES, On::Above(above.clone()))?;
@@ -283,10 +283,10 @@ mod tests {
             check("and made again", &|| fs::create_dir_all(top.join("17528862001-four")).unwrap(), yes);
             check("with a file", &put("17528862001-four/x"), yes);
         }
-        let (books, state) = (layout.store.vfs(), layout.worktree_state());
+        let books = layout.store.vfs();
         check("the mirrored links", &|| fs::write(books.join("tree.json"), "{}").unwrap(), yes);
-        check("the ledger", &|| fs::write(state.join("projection.json"), "{}").unwrap(), yes);
-        check("anything else", &|| fs::write(state.join("mount.log"), "").unwrap(), no);
+        check("anything else", &|| fs::write(books.join("ids.lock"), "").unwrap(), no);
+        check("the ledger", &|| fs::create_dir(layout.worktree_state()).unwrap(), no);
         let lock = layout.store.locks().join("jp-c17528832001.lock");
         check("a lock", &|| drop(fs::File::create(&lock).unwrap()), (false, false, true));
         check("is let go of", &|| fs::remove_file(&lock).unwrap(), (false, false, true));

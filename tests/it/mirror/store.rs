@@ -1,6 +1,7 @@
 //! What commands, other programs and other worktrees do to the store is in the real files soon after.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use jp_tests::{LIMIT, Mirrored, have, ids, skip, wait_for};
 use serde_json::Value;
@@ -89,16 +90,23 @@ fn a_lock_delays_and_then_it_goes_through() {
 #[test]
 fn it_comes_to_rest() {
     let m = Mirrored::new();
+    // What is looked at more closely than the rest: directories of one's own, what is held, an empty one.
+    m.sh("mkdir -p \"$D/notes/deep\" \"$B/empty\"; echo x > \"$D/notes/deep/x\"; ln -s events.json \"$D/link\"");
+    m.sh("echo '{' > \"$A/metadata.json\"; mkdir 17528872001-secret-plans 17600000001-new; touch notes.md");
     m.sh("sed -i 's/Question 0/Question zero/' \"$C/events.json\"");
     m.soon("an edit", || m.text(ids::C, "events.json").contains("Question zero"));
     m.rest();
     m.refresh();
     let count = m.rest();
+    let ledger = m.state().join("projection.json");
+    let before = fs::metadata(&ledger).expect("there");
     for round in 1..=3 {
         // A look that finds nothing leaves nothing to look at, or the next number would be higher.
         m.refresh();
         assert_eq!((m.rest(), m.in_step()["resting"].clone()), (count + round, true.into()));
     }
+    let after = fs::metadata(&ledger).expect("there");
+    assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()), "it is not even written anew");
     m.sh("sed -i 's/Question zero/Question nought/' \"$C/events.json\"");
     m.soon("an edit", || m.text(ids::C, "events.json").contains("Question nought"));
     let after = m.rest();
