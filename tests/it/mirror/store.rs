@@ -65,6 +65,26 @@ fn another_worktree_is_heard_of() {
 }
 
 #[test]
+fn what_another_worktree_removes_stays_removed() {
+    let m = Mirrored::not_yet();
+    m.sh("echo note > \"$D/notes.md\"; mkdir \"$C/docs\"; echo doc > \"$C/docs/x\"");
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+    let feature = m.worktree("feature");
+    m.begin(&[]);
+    feature.begin(&[]);
+    m.jp(&["c", "rm", "--yes", &format!("jp-c{}", ids::D)]).ok();
+    m.jp(&["c", "rm", "--yes", "--cascade", &format!("jp-c{}", ids::A)]).ok();
+    for _ in 0..2 {
+        feature.refresh();
+        m.refresh();
+    }
+    for id in [ids::A, ids::B, ids::C, ids::D] {
+        assert_eq!((m.find_stored(id), place(&m, id), place(&feature, id)), (None, None, None), "{id}");
+    }
+    m.check_store();
+}
+
+#[test]
 fn a_lock_delays_and_then_it_goes_through() {
     let m = Mirrored::new();
     let holder = m.start(&format!("exec jp lock run jp-c{} -- cat", ids::D));
