@@ -259,6 +259,7 @@ mod tests {
             ],
             held: vec![left(8)],
             busy: vec![left(9)],
+            ..Reconciled::default()
         };
         let some = Outcome { shown: 10_001, ..Outcome::from(done) };
         check(

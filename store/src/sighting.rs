@@ -14,7 +14,7 @@ use crate::moved::Moved;
 use crate::observe::{Flaw, UnitBytes, read_file, stat_file, unmanaged};
 use crate::own::{self, OwnFile, hides};
 use crate::parallel;
-use crate::plan::{Deed, Plan, Wanted};
+use crate::plan::{Deed, Ground, Plan, Wanted};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive};
 use crate::scan::is_absent;
@@ -280,7 +280,8 @@ impl Looked {
     /// Looks at all conversations that are wanted.
     pub(crate) fn at(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, wanted: &Wanted) -> Result<Self> {
         let mut looked = Self::default();
-        let Some(root) = layout.work.as_ref() else { return Ok(looked) };
+        let (Some(root), shown) = (layout.work.as_ref(), layout.shown()) else { return Ok(looked) };
+        let ground = Ground { reached: &root.conversations, shown: &shown.conversations };
         let order = Partition::ALL.into_iter().flat_map(|partition| snapshot.tree(partition).walk());
         let all = order.filter_map(|(_, id)| snapshot.get(id)).filter(|found| wanted.includes(found.id));
         let meant = |found: &Conversation| {
@@ -295,7 +296,7 @@ impl Looked {
         for (found, sighting) in here.into_iter().zip(seen) {
             let Some(sighting) = sighting? else { continue };
             let mut one = Plan::default();
-            one.add(&sighting, wanted.direction, &root.conversations);
+            one.add(&sighting, wanted.direction, ground);
             if one.steps.is_empty() {
                 if one.held.is_empty() && sighting.roots == Roots::Both {
                     looked.unsure.push(found.id);

@@ -252,12 +252,13 @@ fn both_copies_changed() {
     let path = place(&w, &b, "metadata.json");
     for (later, wins) in [(2, "workspace wins"), (-2, "store wins")] {
         let file = work_file(&w, &b, "metadata.json");
-        let (mine, theirs) = (format!("\"mine\": {later}"), format!("\"theirs\": {later}"));
+        let (mine, theirs) = (format!("\"mine {later}\": 1"), format!("\"theirs {later}\": 1"));
         edit_store(&w, &b, "metadata.json", "{\n", &format!("{{\n  {theirs},\n"));
-        rewrite(&file, "{\n", &format!("{{\n  {mine},\n"), SECOND + later * SECOND);
+        rewrite(&file, "{\n", &format!("{{\n  {mine},\n"), 0);
+        jp_tests::set_mtime(&file, jp_tests::mtime(&store_file(&w, &b, "metadata.json")) + later * SECOND);
         let (store, work) = (fs::read(store_file(&w, &b, "metadata.json")), fs::read(&file));
         let told = w.jp(&["export", "--check"]).fails_with(1);
-        assert_eq!(told.stdout, format!("conflict {path} ({wins})\n"));
+        assert_eq!(told.stdout, format!("conflict {path} ({wins})\n"), "{}", told.told());
         assert_eq!(jp(&w, &["export"]).stdout, told.stdout);
         jp(&w, &["export", "--check"]);
         assert_twins(&w, &b);
