@@ -29,7 +29,9 @@ impl Operation<'_> {
         let Some(work) = self.snapshot().find(id)?.dirs().work.map(Path::to_owned) else { return Ok(()) };
         let path = work.join(transcript::NAME);
         let there = match stat_file(disk, &path)? {
-            Some(_) => read_file(disk, &path)?.map(|contents| contents.bytes).filter(|bytes| transcript::is_made(bytes)),
+            Some(_) => {
+                read_file(disk, &path)?.map(|contents| contents.bytes).filter(|bytes| transcript::is_made(bytes))
+            }
             None => None,
         };
         let left = self.ledger().get(id).and_then(|entry| entry.left.as_ref()?.transcript);
@@ -45,7 +47,8 @@ impl Operation<'_> {
             (Some(_) | None, ..) => {}
         }
         let work = stat_file(disk, &path)?;
-        let written = new.filter(|_| asked).map(|bytes| FileBase { digest: Some(Digest::of(&bytes)), store: None, work });
+        let written =
+            new.filter(|_| asked).map(|bytes| FileBase { digest: Some(Digest::of(&bytes)), store: None, work });
         if let Some(left) = self.ledger_mut().get_mut(id).and_then(|entry| entry.left.as_mut()) {
             left.transcript = written;
         }
