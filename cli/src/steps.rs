@@ -168,6 +168,7 @@ impl From<Plan> for Outcome {
         Self {
             steps: plan.steps.iter().map(Told::from).collect(),
             held: plan.held.iter().map(Left::from).collect(),
+            shown: plan.looked_at,
             ..Self::default()
         }
     }
@@ -179,7 +180,7 @@ impl From<Reconciled> for Outcome {
             steps: done.steps.iter().map(Told::from).collect(),
             held: done.held.iter().map(Left::from).collect(),
             busy: done.busy.iter().map(Left::from).collect(),
-            shown: 0,
+            shown: done.looked_at,
         }
     }
 }

@@ -51,8 +51,8 @@ impl Writer {
         }
         self.set_form(wanted)?;
         let looked = self.store.look(wanted)?;
-        done.looked_at = looked.of;
-        if self.store.read_ledger()?.covered {
+        done.looked_at = looked.plan.looked_at;
+        if looked.covered {
             return self.reconcile_beneath(looked.plan, wanted, wait, done);
         }
         done.held = looked.plan.held;
@@ -67,20 +67,11 @@ impl Writer {
             self.reconcile_some(some, wanted, &planned, wait, &mut done)?;
             at += some.len();
         }
-        let all = looked.copies.iter().copied().collect();
-        for some in looked.copies.chunks(COPIES_AT_ONCE) {
-            let guards = self.lock_or_tell(some, wait, &mut done);
-            let mut ahead = |more: usize| progress(Progress { done: at + more, of });
-            let copied = self.copy_some(some, &all, &guards, &mut ahead)?;
-            done.steps.extend(copied.steps);
-            done.held.extend(copied.held);
-            done.stopped |= copied.stopped;
-            if done.stopped {
-                return Ok(done);
-            }
-            at += some.len();
+        self.copy_all(&looked.copies, wait, &mut |so_far| progress(Progress { done: at + so_far, of }), &mut done)?;
+        if done.stopped {
+            return Ok(done);
         }
-        if wanted.direction != Direction::In && (of > 0) {
+        if wanted.direction != Direction::In && of > 0 {
             self.tidy_after()?;
         }
         self.stamp_again(&looked.unsure)?;
@@ -88,10 +79,37 @@ impl Writer {
         Ok(done)
     }
 
+    /// Copies out what has no copy yet. Locks are let go together, at the end: a filesystem is slow to make files where it
+    /// has just removed some.
+    fn copy_all(
+        &self,
+        copies: &[ConversationId],
+        wait: &Wait<'_>,
+        go_on: &mut dyn FnMut(usize) -> bool,
+        done: &mut Reconciled,
+    ) -> Result<()> {
+        let all = copies.iter().copied().collect();
+        let mut at = 0;
+        for lockable in copies.chunks(make_room_for_files(copies.len())) {
+            let guards = self.lock_or_tell(lockable, wait, done);
+            for some in lockable.chunks(COPIES_AT_ONCE) {
+                let copied = self.copy_some(some, &all, &guards, &mut |more| go_on(at + more))?;
+                done.steps.extend(copied.steps);
+                done.held.extend(copied.held);
+                done.stopped |= copied.stopped;
+                if done.stopped {
+                    return Ok(());
+                }
+                at += some.len();
+            }
+        }
+        Ok(())
+    }
+
     /// Lays the real files out differently from now on.
     fn set_form(&self, wanted: &Wanted) -> Result<()> {
         let Some(form) = wanted.form else { return Ok(()) };
-        if self.store.read_ledger()?.form == form {
+        if self.store.form()? == form {
             return Ok(());
         }
         let mut op = self.begin()?;
