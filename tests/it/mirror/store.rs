@@ -85,6 +85,37 @@ fn what_another_worktree_removes_stays_removed() {
 }
 
 #[test]
+fn what_another_worktree_removes_while_it_is_edited_here_comes_back() {
+    let m = Mirrored::not_yet();
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+    let feature = m.worktree("feature");
+    feature.begin(&[]);
+    feature.end(&[]);
+    feature.sh("sed -i 's/Question 0/Not yet/' \"$C/events.json\"");
+    m.jp(&["c", "rm", "--yes", "--cascade", &format!("jp-c{}", ids::A)]).ok();
+    assert_eq!(m.find_stored(ids::C), None);
+    feature.begin(&[]);
+    feature.soon("what was edited", || m.find_stored(ids::C).is_some());
+    assert!(m.text(ids::C, "events.json").contains("Not yet"));
+    feature.rest();
+    m.check_store();
+}
+
+#[test]
+fn what_another_worktree_promotes_stays() {
+    let m = Mirrored::not_yet();
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+    let feature = m.worktree("feature");
+    feature.begin(&[]);
+    m.jp(&["c", "rm", "--yes", "--promote", &format!("jp-c{}", ids::B)]).ok();
+    feature.refresh();
+    let beneath = "17528832001-refactor-error-handling/conversations/17528852001-third-thoughts";
+    assert_eq!(place(&feature, ids::C).expect("it is there").to_str(), Some(beneath));
+    assert_eq!((m.find_stored(ids::B), place(&feature, ids::B)), (None, None));
+    m.check_store();
+}
+
+#[test]
 fn a_lock_delays_and_then_it_goes_through() {
     let m = Mirrored::new();
     let holder = m.start(&format!("exec jp lock run jp-c{} -- cat", ids::D));
