@@ -14,6 +14,8 @@ use crate::story::{
     work_file, workspace,
 };
 
+// Every call fails, and the process stops around each.
+mod faults;
 // The disk is full.
 mod full;
 // The process is stopped.
