@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::meta::Meta;
+use crate::moved::Moved;
 use crate::observe::{Dirs, Flaw, Observed, UnitBytes, glance};
 use crate::presence::{Projection, StoragePresence};
 use crate::problem::{Problem, What};
@@ -36,6 +37,8 @@ pub struct Conversation {
     pub parent: Option<ConversationId>,
     /// The worktree it was made in.
     pub origin: Option<String>,
+    /// What the place of its copy says that the store does not know yet; parent and partition are by that already.
+    pub moved: Option<Moved>,
 }
 
 impl Conversation {

@@ -72,6 +72,10 @@ pub trait Disk: Send + Sync + Debug {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes a new file with these bytes and permission bits and brings it to disk. Fails if the name is taken.
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
+    /// As [`Disk::write_new`], for one of many: nothing is brought to disk before [`Disk::sync_all`].
+    fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
+    /// Brings everything on the filesystem of this directory to disk.
+    fn sync_all(&self, dir: &Path) -> io::Result<()>;
     /// `rename`, replacing a file or an empty directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// `unlink`.
@@ -135,6 +139,14 @@ impl Disk for RealDisk {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
         file.write_all(bytes)?;
         file.sync_all()
+    }
+
+    fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(bytes)
+    }
+
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        nix::unistd::syncfs(File::open(dir)?).map_err(io::Error::from)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

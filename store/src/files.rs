@@ -30,6 +30,9 @@ impl NewFile {
     }
 }
 
+/// How a new file gets its bytes and its permission bits.
+type WriteFile<'a> = dyn Fn(&Path, &[u8], u32) -> std::io::Result<()> + 'a;
+
 /// Permission bits of new files, before the umask.
 pub(crate) const FILE_MODE: u32 = 0o666;
 
@@ -80,6 +83,36 @@ impl<'a> Scratch<'a> {
         let placed = built.and_then(|()| self.disk.rename(&tmp, target).context("rename into place", target));
         self.or_clean_up(placed, &tmp)?;
         sync_parent(self.disk, target)
+    }
+
+    /// Makes a directory with these contents aside, one of many that are brought to disk together.
+    pub(crate) fn prepare(&self, files: &[NewFile]) -> Result<PathBuf> {
+        let tmp = self.name()?;
+        let write = |path: &Path, bytes: &[u8], mode| self.disk.write_one_of_many(path, bytes, mode);
+        let built = self.build_with(&tmp, files, &write);
+        self.or_clean_up(built, &tmp)?;
+        Ok(tmp)
+    }
+
+    /// Lets what was prepared appear at a path where nothing is. The names are brought to disk with all others.
+    pub(crate) fn appear(&self, prepared: &Path, target: &Path) -> Result<()> {
+        if let Some(parent) = target.parent() {
+            match self.disk.create_dir(parent) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_dirs(self.disk, parent)?,
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(error).context("make directory", parent);
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.disk.rename(prepared, target).context("rename into place", target)
+    }
+
+    /// Takes apart what was prepared and is not wanted.
+    pub(crate) fn abandon(&self, prepared: &Path) {
+        if let Err(error) = remove_tree(self.disk, prepared) {
+            tracing::debug!(%error, "a temporary stays behind");
+        }
     }
 
     /// Makes a directory vanish as one, then takes it apart.
@@ -146,20 +179,30 @@ impl<'a> Scratch<'a> {
     }
 
     fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
-        self.disk.create_dir(dir).context("make directory", dir)?;
-        for file in files {
-            let path = dir.join(&file.path);
-            match &file.content {
-                NewContent::File { bytes, mode } => self.disk.write_new(&path, bytes, *mode).context("write", &path)?,
-                NewContent::Dir => self.disk.create_dir(&path).context("make directory", &path)?,
-                NewContent::Link(target) => self.disk.symlink(target, &path).context("link", &path)?,
-            }
-        }
+        self.build_with(dir, files, &|path, bytes, mode| self.disk.write_new(path, bytes, mode))?;
         for inner in files.iter().rev().filter(|file| matches!(file.content, NewContent::Dir)) {
             let inner = dir.join(&inner.path);
             self.disk.sync_dir(&inner).context("sync", &inner)?;
         }
         self.disk.sync_dir(dir).context("sync", dir)
+    }
+
+    fn build_with(
+        &self,
+        dir: &Path,
+        files: &[NewFile],
+        write: &WriteFile<'_>,
+    ) -> Result<()> {
+        self.disk.create_dir(dir).context("make directory", dir)?;
+        for file in files {
+            let path = dir.join(&file.path);
+            match &file.content {
+                NewContent::File { bytes, mode } => write(&path, bytes, *mode).context("write", &path)?,
+                NewContent::Dir => self.disk.create_dir(&path).context("make directory", &path)?,
+                NewContent::Link(target) => self.disk.symlink(target, &path).context("link", &path)?,
+            }
+        }
+        Ok(())
     }
 
     /// On failure removes the half-made thing; the failure itself is what is reported.

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::ConversationId;
+use crate::ledger::At;
 use crate::reconcile::ManagedFile;
 
 /// The directory name of a workspace's storage.
@@ -170,12 +173,24 @@ impl WorkRoot {
     pub fn tmp(&self) -> PathBuf {
         self.conversations.join(WORK_TMP)
     }
+
+    /// What a directory's path says of the conversation in it; `None` for a name that is no text.
+    pub(crate) fn at(&self, dir: &Path) -> Option<At> {
+        let archive = self.partition(Partition::Archived);
+        let partition = if dir.starts_with(&archive) { Partition::Archived } else { Partition::Live };
+        let above = dir.parent().filter(|above| *above != self.partition(partition));
+        let above = above.and_then(Path::parent).and_then(Path::file_name);
+        let beneath = above.and_then(ConversationId::from_dirname);
+        Some(At { beneath, name: dir.file_name()?.to_str()?.to_owned(), partition })
+    }
 }
 
 /// Whether a conversation is in use or put away. Location is the truth, not what metadata says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Partition {
     /// In use.
+    #[default]
     Live,
     /// Put away.
     Archived,
@@ -225,5 +240,24 @@ impl ManagedDir {
             Self::Archive => conversations.join(ARCHIVE),
             Self::Trash => conversations.join(TRASH),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_tells_parent_name_and_partition() {
+        let work = WorkRoot { conversations: "/p/.jp/conversations".into() };
+        let parent = ConversationId::new(17528832001);
+        let check = |path: &str, beneath, name: &str, partition| {
+            let expected = At { beneath, name: name.to_owned(), partition };
+            assert_eq!(work.at(&work.conversations.join(path)), Some(expected), "{path}");
+        };
+        check("17528832002-b", None, "17528832002-b", Partition::Live);
+        check("17528832001-a/conversations/17528832002", parent, "17528832002", Partition::Live);
+        check(".archive/17528832002-b", None, "17528832002-b", Partition::Archived);
+        check(".archive/17528832001/conversations/17528832002-b", parent, "17528832002-b", Partition::Archived);
     }
 }

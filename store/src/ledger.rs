@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Stat;
 use crate::id::ConversationId;
+use crate::layout::Partition;
+use crate::plan::Form;
 use crate::presence::Projection;
-use crate::reconcile::Base;
+use crate::reconcile::{Base, FileBase};
 
 /// The ledger of one worktree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +21,9 @@ pub struct Ledger {
     /// The last writer here was a mount, so the real files may be behind.
     #[serde(default)]
     pub covered: bool,
+    /// How the real files are laid out.
+    #[serde(default)]
+    pub form: Form,
     #[serde(default)]
     conversations: BTreeMap<ConversationId, Entry>,
 }
@@ -48,13 +53,51 @@ pub struct Entry {
     /// Files of it that are not shown in this worktree, as paths relative to its directory. The store has them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hidden: BTreeSet<String>,
+    /// How the last reconcile left the copy, beyond its managed files; `None` when it has no base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
 }
 
 impl Entry {
     /// Meant to be here or not, and nothing else known.
     pub fn new(intent: Projection) -> Self {
-        Self { intent, base: None, hidden: BTreeSet::new() }
+        Self { intent, base: None, hidden: BTreeSet::new(), left: None }
     }
+}
+
+/// A copy as the last reconcile left it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Where it was left; `None` once that says nothing any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<At>,
+    /// When the names in its two directories last changed: in the store, in the workspace. Where that is as it was, there
+    /// is no file that is not remembered.
+    #[serde(default)]
+    pub named: [Option<i64>; 2],
+    /// Files of the user's own that both had alike, by their path in the conversation's directory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub own: BTreeMap<String, FileBase>,
+    /// The transcript that was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<FileBase>,
+}
+
+/// A place in the workspace. A copy that is found elsewhere was moved by somebody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct At {
+    /// Among whose children.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beneath: Option<ConversationId>,
+    /// The directory's name.
+    pub name: String,
+    /// In which partition.
+    #[serde(default, skip_serializing_if = "is_live")]
+    pub partition: Partition,
+}
+
+fn is_live(partition: &Partition) -> bool {
+    *partition == Partition::Live
 }
 
 impl Ledger {
@@ -75,6 +118,9 @@ impl Ledger {
         if self.covered {
             out.push_str("\"covered\": true,\n");
         }
+        if self.form != Form::default() {
+            out.push_str(&format!("\"form\": {},\n", serde_json::to_string(&self.form)?));
+        }
         out.push_str("\"conversations\": {");
         for (i, (id, entry)) in self.conversations.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
@@ -87,6 +133,11 @@ impl Ledger {
     /// What is remembered of a conversation.
     pub fn get(&self, id: ConversationId) -> Option<&Entry> {
         self.conversations.get(&id)
+    }
+
+    /// What is remembered of a conversation, to be changed.
+    pub(crate) fn get_mut(&mut self, id: ConversationId) -> Option<&mut Entry> {
+        self.conversations.get_mut(&id)
     }
 
     /// Remembers; `true` if that is news.
@@ -106,6 +157,16 @@ impl Ledger {
         self.conversations.entry(id).or_insert_with(|| Entry::new(Projection::LocalOnly))
     }
 
+    /// Lays the real files out differently from now on. Where copies lie says nothing of what anybody wants any more.
+    pub(crate) fn set_form(&mut self, form: Form) {
+        if self.form.nesting != form.nesting {
+            for left in self.conversations.values_mut().filter_map(|entry| entry.left.as_mut()) {
+                left.at = None;
+            }
+        }
+        self.form = form;
+    }
+
     /// Forgets a conversation; `true` if it was known.
     pub fn forget(&mut self, id: ConversationId) -> bool {
         self.conversations.remove(&id).is_some()
@@ -115,7 +176,8 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::{Digest, FileBase, Stamp};
+    use crate::plan::Nesting;
+    use crate::reconcile::{Digest, Stamp};
 
     #[test]
     fn survives_its_file_and_is_void_elsewhere() {
@@ -128,6 +190,12 @@ mod tests {
             intent: Projection::Projected,
             base: Some(Base { files: [file, FileBase::default(), FileBase::default()], taken: 5 }),
             hidden: ["notes/plan \"b\".md", "events.json"].map(String::from).into(),
+            left: Some(Left {
+                at: Some(At { beneath: Some(id), name: "175-größe".to_owned(), partition: Partition::Archived }),
+                named: [Some(1), None],
+                own: [("notes.md".to_owned(), file)].into(),
+                transcript: Some(file),
+            }),
         };
         assert!(ledger.set(id, entry.clone()));
         assert!(!ledger.set(id, entry));
@@ -140,6 +208,11 @@ mod tests {
         ledger.covered = true;
         assert_eq!(Ledger::parse(&ledger.to_bytes().unwrap(), here), Some(ledger.clone()));
         ledger.covered = false;
+        let flat = Form { nesting: Nesting::Flat, transcripts: true };
+        ledger.set_form(flat);
+        assert_eq!(ledger.get(id).unwrap().left.as_ref().unwrap().at, None);
+        assert_eq!(Ledger::parse(&ledger.to_bytes().unwrap(), here), Some(ledger.clone()));
+        ledger.set_form(Form::default());
         assert!(ledger.forget(id));
         assert_eq!(Ledger::parse(&ledger.to_bytes().unwrap(), here), Some(Ledger::new(here)));
     }

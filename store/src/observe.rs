@@ -47,6 +47,11 @@ impl UnitBytes {
         Err(std::io::Error::other("it keeps changing")).context("read", dir)
     }
 
+    /// The fingerprint of a single file, or `None` when it is not there.
+    pub(crate) fn read_one(disk: &dyn Disk, dir: &Path, file: ManagedFile) -> Result<Option<Digest>> {
+        Ok(read_file(disk, &managed(dir, file))?.map(|contents| Digest::of(&contents.bytes)))
+    }
+
     /// The bytes of one of its files.
     pub fn file(&self, file: ManagedFile) -> Option<&Contents> {
         let at = self.unit.files().iter().position(|&other| other == file)?;

@@ -1,12 +1,17 @@
 //! What a reconcile is going to do, as a value: one step for each thing that changes. Nothing here reads a disk or a clock.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::ConversationId;
-use crate::reconcile::Root;
+use crate::layout::{Partition, managed};
+use crate::moved::Moved;
+use crate::own::OwnFile;
+use crate::reconcile::{Action, ManagedFile, Root};
+use crate::sighting::{Roots, Sighting, UnitSighting};
+use crate::transcript;
 
 /// Which way things may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +32,18 @@ pub struct Wanted {
     pub direction: Direction,
     /// Only these conversations; `None` for all.
     pub only: Option<BTreeSet<ConversationId>>,
-    /// The form the real files have from now on; `None` for the one this worktree keeps.
+    /// How the real files are laid out from now on; `None` leaves that as it is.
     pub form: Option<Form>,
 }
 
-/// The form of the real files, kept by each worktree.
+/// How real files are laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Form {
     /// Where children lie.
+    #[serde(default)]
     pub nesting: Nesting,
-    /// Whether each conversation is also written as text for people.
+    /// Whether each conversation has a transcript to read beside it.
+    #[serde(default)]
     pub transcripts: bool,
 }
 
@@ -44,10 +51,10 @@ pub struct Form {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nesting {
-    /// Beneath their parents.
+    /// In their parent's directory.
     #[default]
     Nested,
-    /// Beside them.
+    /// Side by side with their parents, as tools know it that know no parents.
     Flat,
 }
 
@@ -119,6 +126,23 @@ pub enum Deed {
     },
 }
 
+impl Deed {
+    /// Whether the store learns something by it.
+    pub fn is_inbound(&self) -> bool {
+        match self {
+            Self::Copy | Self::Move { .. } | Self::Write | Self::Remove | Self::Withdraw => false,
+            Self::Import
+            | Self::Take
+            | Self::Conflict { .. }
+            | Self::Hide
+            | Self::Reparent { .. }
+            | Self::Archive
+            | Self::Unarchive
+            | Self::Retitle { .. } => true,
+        }
+    }
+}
+
 /// Something that is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Held {
@@ -135,4 +159,148 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What would be left, and why.
     pub held: Vec<Held>,
+}
+
+impl Plan {
+    /// Adds what follows from how one conversation stands. `root` is the workspace's conversations.
+    pub(crate) fn add(&mut self, sighting: &Sighting, direction: Direction, root: &Path) {
+        let mut one = Steps { id: sighting.id, root, plan: Self::default() };
+        one.sort_out(sighting, direction);
+        let wanted = match direction {
+            Direction::Out | Direction::Both => true,
+            // What the store alone has news of is not written out.
+            Direction::In => one.plan.steps.iter().any(|step| step.deed.is_inbound()) || one.plan.steps.is_empty(),
+        };
+        if wanted {
+            self.steps.append(&mut one.plan.steps);
+            self.held.append(&mut one.plan.held);
+        }
+    }
+}
+
+/// The steps of one conversation as they come together.
+struct Steps<'a> {
+    id: ConversationId,
+    root: &'a Path,
+    plan: Plan,
+}
+
+impl Steps<'_> {
+    fn sort_out(&mut self, sighting: &Sighting, direction: Direction) {
+        let (at, wanted) = (sighting.at.as_deref(), sighting.wanted.as_deref());
+        match (sighting.roots, at.or(wanted)) {
+            (Roots::Store, Some(path)) if wanted.is_some() => {
+                if direction != Direction::In {
+                    self.step(Deed::Copy, path);
+                }
+            }
+            (Roots::Removed, path) => self.step(Deed::Hide, path.unwrap_or(self.root)),
+            (Roots::Work, Some(path)) if direction != Direction::Out => {
+                let flaws = sighting.units.iter().filter_map(|unit| unit.flaw.as_ref());
+                let broken = flaws.clone().next().is_some();
+                flaws.for_each(|flaw| self.hold(path, flaw));
+                if !broken {
+                    self.step(Deed::Import, path);
+                }
+            }
+            (Roots::Leftover, Some(path)) => self.step(Deed::Withdraw, path),
+            (Roots::Both, Some(at)) => self.both(sighting, at),
+            (Roots::Store | Roots::Work | Roots::Leftover | Roots::Both, _) => {}
+        }
+    }
+
+    fn both(&mut self, sighting: &Sighting, at: &Path) {
+        if let Some(moved) = &sighting.moved {
+            self.heed(moved, at);
+        }
+        for (file, as_left) in &sighting.hidden {
+            self.step(if *as_left { Deed::Remove } else { Deed::Take }, &managed(at, *file));
+        }
+        sighting.units.iter().for_each(|unit| self.unit(unit, at));
+        sighting.own.iter().for_each(|file| self.own(file, at));
+        match &sighting.wanted {
+            None => self.step(Deed::Withdraw, at),
+            Some(wanted) if wanted != at && sighting.moved.is_none() => {
+                let from = self.relative(at);
+                self.step(Deed::Move { from }, wanted);
+            }
+            Some(_) => {}
+        }
+        if sighting.transcript {
+            self.step(Deed::Write, &at.join(transcript::NAME));
+        }
+        for (second, whole) in &sighting.seconds {
+            if *whole {
+                self.step(Deed::Withdraw, second);
+            } else {
+                let (second, at) = (self.relative(second), self.relative(at));
+                let reason = format!("{}: a second copy beside {}; remove one of them", second.display(), at.display());
+                self.plan.held.push(Held { id: Some(self.id), reason });
+            }
+        }
+    }
+
+    fn heed(&mut self, moved: &Moved, at: &Path) {
+        if let Some(parent) = moved.parent {
+            self.step(Deed::Reparent { parent }, at);
+        }
+        match moved.partition {
+            Some(Partition::Archived) => self.step(Deed::Archive, at),
+            Some(Partition::Live) => self.step(Deed::Unarchive, at),
+            None => {}
+        }
+        if let Some(title) = &moved.title {
+            self.step(Deed::Retitle { title: title.clone() }, at);
+        }
+    }
+
+    fn unit(&mut self, unit: &UnitSighting, at: &Path) {
+        match unit.action {
+            Action::Export => {
+                for &(file, in_store, _) in &unit.differs {
+                    self.step(if in_store { Deed::Write } else { Deed::Remove }, &managed(at, file));
+                }
+            }
+            Action::Import | Action::Restore => {
+                unit.differs.iter().for_each(|&(file, ..)| self.step(Deed::Take, &managed(at, file)));
+            }
+            Action::Conflict { winner } => {
+                unit.differs.iter().for_each(|&(file, ..)| self.step(Deed::Conflict { winner }, &managed(at, file)));
+            }
+            Action::Hold => {
+                if let Some(flaw) = &unit.flaw {
+                    self.hold(at, flaw);
+                }
+            }
+            // A copy that is there was not removed, and the store's is not gone: these are about whole conversations.
+            Action::Keep | Action::Unproject | Action::Drop => {}
+        }
+    }
+
+    fn own(&mut self, file: &OwnFile, at: &Path) {
+        let path = at.join(&file.path);
+        match file.action {
+            Action::Keep if file.comes_out => self.step(Deed::Write, &path),
+            Action::Export => self.step(Deed::Write, &path),
+            Action::Import | Action::Restore => self.step(Deed::Take, &path),
+            Action::Unproject => self.step(Deed::Hide, &path),
+            Action::Drop => self.step(Deed::Remove, &path),
+            Action::Conflict { winner } => self.step(Deed::Conflict { winner }, &path),
+            Action::Keep | Action::Hold => {}
+        }
+    }
+
+    fn hold(&mut self, at: &Path, (file, reason): &(ManagedFile, String)) {
+        let path = self.relative(&managed(at, *file));
+        self.plan.held.push(Held { id: Some(self.id), reason: format!("{}: {reason}", path.display()) });
+    }
+
+    fn step(&mut self, deed: Deed, path: &Path) {
+        let path = self.relative(path);
+        self.plan.steps.push(Step { id: self.id, deed, path });
+    }
+
+    fn relative(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(self.root).unwrap_or(path).to_owned()
+    }
 }

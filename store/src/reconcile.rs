@@ -197,7 +197,7 @@ impl fmt::Display for Root {
 }
 
 /// A stamp within this many nanoseconds of when the base was taken may hide a later write in the same clock tick.
-const TICK: i64 = 5_000_000;
+pub(crate) const TICK: i64 = 5_000_000;
 
 /// Whether a stamp alone proves that a file is as remembered. A different stamp proves nothing: `touch` and `git checkout`
 /// move it without changing a byte.
@@ -295,6 +295,29 @@ pub fn decide(store: Side, work: Side, newer: Root) -> Action {
     }
 }
 
+/// Decides one file of the user's own from what each side has of it and what both had. The second answer is whether a
+/// hidden file is there again, put back by somebody, and so is shown from now on.
+pub fn decide_own(
+    store: Option<Digest>,
+    work: Option<Digest>,
+    base: Option<Digest>,
+    hidden: bool,
+    newer: Root,
+) -> (Action, bool) {
+    let side = |mine: Option<Digest>, other: Option<Digest>| match (mine, base) {
+        (None, Some(_)) => Side::Deleted,
+        (None, None) => Side::Absent,
+        (Some(mine), _) if Some(mine) == base || Some(mine) == other => Side::Same,
+        (Some(_), _) => Side::Changed,
+    };
+    match (hidden, work) {
+        (true, None) => (Action::Keep, false),
+        // What is there is what was exported before it was hidden.
+        (true, Some(_)) if work == base => (Action::Drop, false),
+        (true | false, _) => (decide(side(store, work), side(work, store), newer), hidden),
+    }
+}
+
 impl Action {
     /// Where the unit's current content is to be read.
     pub fn source(self) -> Root {
@@ -350,6 +373,39 @@ mod tests {
                 "hold hold restore restore hold",
             ]
         );
+    }
+
+    /// Over everything a file of one's own can be: bytes that only one side has are copied, kept or left, never overwritten.
+    #[test]
+    fn own_files() {
+        let some = [None, Some(Digest([1; 16])), Some(Digest([2; 16])), Some(Digest([3; 16]))];
+        for store in some {
+            for work in some {
+                for base in some {
+                    for newer in [Root::Store, Root::Work] {
+                        let (action, shown) = decide_own(store, work, base, false, newer);
+                        assert!(!shown);
+                        match action {
+                            Action::Keep => assert!(store == work || base.is_none() && work.is_none()),
+                            Action::Export => assert!(work == base && store != base && work.is_some()),
+                            Action::Import => assert!(store.is_none() || store == base),
+                            Action::Unproject => assert!(work.is_none() && base.is_some() && store.is_some()),
+                            Action::Drop => assert!(store.is_none() && work == base),
+                            Action::Conflict { winner } => {
+                                assert!(winner == newer && store.is_some() && work.is_some() && store != work);
+                                assert!(store != base && work != base);
+                            }
+                            Action::Restore | Action::Hold => panic!("no file of one's own is broken"),
+                        }
+                        let (action, shown) = decide_own(store, work, base, true, newer);
+                        assert_eq!(shown, work.is_some() && work != base);
+                        if !shown {
+                            assert_eq!(action, if work.is_some() { Action::Drop } else { Action::Keep });
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Over every pair of sides: nothing that has changes of its own is ever overwritten or dropped without a conflict.

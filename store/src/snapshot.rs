@@ -12,6 +12,7 @@ use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, children_dir};
 use crate::ledger::Ledger;
 use crate::mirror::Mirror;
+use crate::plan::Nesting;
 use crate::presence::Projection;
 use crate::problem::{Problem, What};
 use crate::reconcile::{Base, Root};
@@ -171,11 +172,36 @@ impl Snapshot {
         Some(dir.join(conversation.name()))
     }
 
+    /// Where the real files of a visible conversation belong once everything is where it belongs. What only the workspace
+    /// has stays where it is.
+    pub(crate) fn real_dir(&self, layout: &Layout, id: ConversationId) -> Option<PathBuf> {
+        let conversation = self.get(id)?;
+        let tree = self.tree(conversation.partition);
+        let root = layout.work.as_ref()?.partition(conversation.partition);
+        let mut names = vec![conversation.name()];
+        if self.ledger.form.nesting == Nesting::Nested {
+            for above in tree.ancestors(id) {
+                let above = self.get(above)?;
+                match (&above.store, &above.work) {
+                    (None, Some(place)) => {
+                        let dir = place.dir.clone();
+                        return Some(names.iter().rev().fold(dir, |dir, name| children_dir(&dir).join(name)));
+                    }
+                    (Some(_) | None, _) => names.push(above.name()),
+                }
+            }
+        }
+        let mut names = names.into_iter().rev();
+        let top = root.join(names.next()?);
+        Some(names.fold(top, |dir, name| children_dir(&dir).join(name)))
+    }
+
     /// Where the tree wants a conversation in the workspace; `None` while an ancestor is not there.
     pub fn work_dir(&self, layout: &Layout, id: ConversationId) -> Option<PathBuf> {
         let conversation = self.get(id)?;
         let tree = self.tree(conversation.partition);
-        match tree.parent(id) {
+        let above = if self.ledger.form.nesting == Nesting::Flat { None } else { tree.parent(id) };
+        match above {
             None => Some(layout.work.as_ref()?.partition(conversation.partition).join(conversation.name())),
             Some(parent) => {
                 let above = self.get(parent)?.work.as_ref()?;

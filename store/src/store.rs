@@ -18,10 +18,12 @@ use crate::ledger::{Identity, Ledger};
 use crate::lock::{Holder, LockDir};
 use crate::mirror::Mirror;
 use crate::observe::{UnitBytes, read_file};
+use crate::plan::{Form, Plan, Wanted};
 use crate::problem::{Problem, What};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
+use crate::sighting::Looked;
 use crate::snapshot::{Sight, Snapshot};
 use crate::time::Timestamp;
 use crate::workspace::{Workspace, WorkspaceId};
@@ -130,10 +132,38 @@ impl Store {
     }
 
     pub(crate) fn snapshot_with(&self, sight: Sight) -> Result<Snapshot> {
+        self.snapshot_of(self.read_ledger()?, sight)
+    }
+
+    fn snapshot_of(&self, ledger: Ledger, sight: Sight) -> Result<Snapshot> {
         let (mirror, problems) = self.look_at_mirror()?;
-        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, self.read_ledger()?, mirror, sight)?;
+        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, ledger, mirror, sight)?;
         snapshot.note(problems);
         Ok(snapshot)
+    }
+
+    /// How this worktree lays its real files out.
+    pub fn form(&self) -> Result<Form> {
+        Ok(self.read_ledger()?.form)
+    }
+
+    /// What would be done to bring the real files and the store in step. Changes nothing.
+    pub fn plan(&self, wanted: &Wanted) -> Result<Plan> {
+        self.look(wanted).map(|looked| looked.plan)
+    }
+
+    pub(crate) fn look(&self, wanted: &Wanted) -> Result<Looked> {
+        let ledger = self.read_ledger()?;
+        let sight = match (self.layout.covered, ledger.covered) {
+            (true, _) => Sight::Covered,
+            (false, true) => Sight::Beneath,
+            (false, false) => Sight::Usual,
+        };
+        let mut snapshot = self.snapshot_of(ledger, sight)?;
+        if let Some(form) = wanted.form.filter(|form| *form != snapshot.ledger.form) {
+            snapshot.ledger.set_form(form);
+        }
+        Looked::at(self.disk(), &self.layout, &snapshot, wanted)
     }
 
     /// The events of a conversation and its base configuration, from the copy that is current.

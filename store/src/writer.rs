@@ -6,9 +6,11 @@
 
 mod adopt;
 mod archive;
+mod copies;
 mod cover;
 mod create;
 mod doctor;
+mod elsewhere;
 mod gc;
 mod keep;
 mod migrate;
@@ -23,6 +25,7 @@ mod settle;
 mod tests;
 mod tidy;
 mod toggle;
+mod transcript;
 mod uncover;
 
 use std::collections::BTreeMap;

@@ -68,6 +68,12 @@ impl Disk for Eventful {
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         RealDisk.write_new(path, bytes, mode)
     }
+    fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        RealDisk.write_one_of_many(path, bytes, mode)
+    }
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.sync_all(dir)
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.happens("rename", to);
         RealDisk.rename(from, to)

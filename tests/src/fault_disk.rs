@@ -212,6 +212,14 @@ impl Disk for FaultDisk {
         }
     }
 
+    fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        self.write_new(path, bytes, mode)
+    }
+
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        self.call("sync_all", dir, false, || self.real.sync_all(dir))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call("rename", from, true, || self.real.rename(from, to))
     }

@@ -10,11 +10,13 @@ use crate::error::{Error, Result};
 use crate::files::exists;
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, managed};
-use crate::ledger::Ledger;
+use crate::ledger::{At, Ledger};
 use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
+use crate::moved::Moved;
 use crate::observe::{glance_metadata, read_file, stat_file};
 use crate::parallel;
+use crate::plan::Nesting;
 use crate::presence::{Facts, Projection, StoragePresence, covered, intent, presence};
 use crate::problem::{Problem, What};
 use crate::reconcile::{ManagedFile, Root};
@@ -84,7 +86,7 @@ impl Snapshot {
                     return None;
                 }
                 let [store, work] = [(Root::Store, store), (Root::Work, work)]
-                    .map(|(root, places)| self.choose(disk, id, root, places));
+                    .map(|(root, places)| self.choose(disk, layout, id, root, places));
                 Some(place(layout, &self.ledger, self.sight, id, store, work))
             })
             .collect();
@@ -100,7 +102,38 @@ impl Snapshot {
             (found.meta, found.parent, found.origin) = (meta, parent, origin);
         }
         self.conversations = placed.into_iter().map(|found| (found.id, found)).collect();
+        self.heed_moves(layout);
         Ok(())
+    }
+
+    /// What lies elsewhere than it was left was moved by somebody, and hangs where it lies.
+    fn heed_moves(&mut self, layout: &Layout) {
+        if self.sight != Sight::Usual || self.ledger.covered {
+            // What is beneath a mount was moved by nobody; it is behind.
+            return;
+        }
+        let flat = self.ledger.form.nesting == Nesting::Flat;
+        let mut moves = Vec::new();
+        for found in self.conversations.values() {
+            let left = self.ledger.get(found.id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
+            let (Some(left), Some(work), Some(_)) = (left, &found.work, &found.store) else { continue };
+            let Some(now) = layout.work.as_ref().and_then(|root| root.at(&work.dir)) else { continue };
+            if now == *left {
+                continue;
+            }
+            let above = found.parent.filter(|parent| {
+                let beside = self.conversations.get(parent).map(|parent| parent.partition);
+                beside == Some(found.partition) && !flat
+            });
+            let wanted = At { beneath: above, name: found.id.dirname(found.title()), partition: found.partition };
+            moves.extend(Moved::of(found.id, left, &now, &wanted).map(|moved| (found.id, moved)));
+        }
+        for (id, moved) in moves {
+            let Some(found) = self.conversations.get_mut(&id) else { continue };
+            found.parent = moved.parent.unwrap_or(found.parent);
+            found.partition = moved.partition.unwrap_or(found.partition);
+            found.moved = Some(moved);
+        }
     }
 
     /// Every directory that names a conversation, by id and root.
@@ -132,8 +165,25 @@ impl Snapshot {
     }
 
     /// The directory in use of several with one id; the others are duplicates.
-    fn choose(&mut self, disk: &dyn Disk, id: ConversationId, root: Root, mut places: Vec<Place>) -> Option<Place> {
-        let chosen = places.swap_remove(in_use(disk, &places)?);
+    fn choose(
+        &mut self,
+        disk: &dyn Disk,
+        layout: &Layout,
+        id: ConversationId,
+        root: Root,
+        mut places: Vec<Place>,
+    ) -> Option<Place> {
+        if places.len() == 1 {
+            return places.pop();
+        }
+        let left = self.ledger.get(id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
+        let is_left = |place: &Place| {
+            let work = layout.work.as_ref().filter(|_| root == Root::Work);
+            left.is_some() && work.and_then(|work| work.at(&place.dir)).as_ref() == left
+        };
+        // A copy of a copy is not the copy, however new it is.
+        let where_left = places.iter().position(is_left);
+        let chosen = places.swap_remove(where_left.map_or_else(|| in_use(disk, &places), Some)?);
         for other in places {
             self.problems.push(Problem { id: Some(id), path: other.dir.clone(), what: What::Duplicate });
             self.duplicates.entry(id).or_default().push((root, other));
@@ -270,6 +320,7 @@ fn place(
         meta: None,
         parent: None,
         origin: None,
+        moved: None,
     }
 }
 

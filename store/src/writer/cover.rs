@@ -1,23 +1,19 @@
 //! Makes ready for a mount over the workspace's real files: the store gets everything they have, and the ledger says of
 //! each conversation whether it is meant to be here. Afterwards nobody needs the files until the mount ends.
 
-use std::path::Path;
-
 use super::Writer;
 use super::migrate::AT_ONCE;
 use super::operation::Operation;
-use super::own::{hides, own_files_agree};
 use crate::conversation::Conversation;
-use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
 use crate::layout::managed;
 use crate::lock::{Guard, Wait, make_room_for_files};
-use crate::observe::{Flaw, UnitBytes, stat_file};
+use crate::observe::{Flaw, UnitBytes};
 use crate::parallel;
 use crate::presence::Projection;
-use crate::reconcile::{Action, ManagedFile, Root, Unit, is_conclusive};
-use crate::snapshot::Snapshot;
+use crate::reconcile::{Action, Unit};
+use crate::sighting::is_in_step;
 
 /// What covering the real files brought to light.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +46,7 @@ impl Writer {
     fn out_of_step(&self) -> Result<Vec<ConversationId>> {
         let snapshot = self.store.snapshot()?;
         let here: Vec<_> = snapshot.all().filter(|found| found.work.is_some()).collect();
-        let steps = parallel::map(&here, |found| is_in_step(self.store.disk(), &snapshot, found));
+        let steps = parallel::map(&here, |found| is_in_step(self.store.disk(), &self.store.layout, &snapshot, found));
         // What cannot be looked at is told of when its turn comes.
         let out = here.iter().zip(steps).filter(|(_, step)| !matches!(step, Ok(true)));
         Ok(out.map(|(found, _)| found.id).collect())
@@ -90,7 +86,6 @@ impl Operation<'_> {
                 covered.refused.push(format!("{}: {reason}", managed(work, file).display()));
             }
         }
-        self.agree_on_files(guard, false)?;
         self.project(guard)
     }
 
@@ -114,28 +109,6 @@ impl Operation<'_> {
             self.remember(id, intent, base);
         }
     }
-}
-
-/// Whether both copies of a conversation are known to be alike. Managed files are not read for that.
-pub(super) fn is_in_step(disk: &dyn Disk, snapshot: &Snapshot, found: &Conversation) -> Result<bool> {
-    let (dirs, entry) = (found.dirs(), snapshot.ledger.get(found.id));
-    let (Some(store), Some(work), Some(base)) = (dirs.store, dirs.work, snapshot.base(found.id)) else {
-        return Ok(false);
-    };
-    for file in ManagedFile::ALL {
-        let in_work = stat_file(disk, &managed(work, file))?;
-        let remembered = base.file(file);
-        let known = if hides(entry, Path::new(file.name())) {
-            in_work.is_none()
-        } else {
-            is_conclusive(remembered.work, in_work, base.taken)
-                && is_conclusive(remembered.store, stat_file(disk, &managed(store, file))?, base.taken)
-        };
-        if !known {
-            return Ok(false);
-        }
-    }
-    Ok(snapshot.places(Root::Work, found.id).count() == 1 && own_files_agree(disk, store, work, entry)?)
 }
 
 /// An error with its causes, in one line.

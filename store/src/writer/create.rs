@@ -79,6 +79,7 @@ impl Writer {
             parent: seed.parent,
             origin: meta.origin().map(ToOwned::to_owned),
             meta: Some(meta),
+            moved: None,
         });
         op.project(&guard)?;
         op.finish()?;

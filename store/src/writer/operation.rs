@@ -45,6 +45,12 @@ impl Writer {
         self.begin_with(true, None)
     }
 
+    /// Begins a change of real files alone, whether or not a mount has left them behind.
+    pub(super) fn begin_for_files(&self) -> Result<Operation<'_>> {
+        let beneath = self.store.layout.work.is_some() && self.store.read_ledger()?.covered;
+        self.begin_with(false, beneath.then_some(Sight::Beneath))
+    }
+
     /// Begins a change of real files that a mount has left behind.
     pub(super) fn begin_beneath(&self) -> Result<Operation<'_>> {
         self.begin_with(false, Some(Sight::Beneath))
@@ -124,6 +130,10 @@ impl Operation<'_> {
         &self.snapshot.ledger
     }
 
+    pub(super) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.snapshot.ledger
+    }
+
     /// One unit of a conversation on both sides, with what is to be done about it.
     pub(super) fn observe(&self, id: ConversationId, unit: Unit) -> Result<Observed> {
         self.snapshot.find(id)?.observe(self.store().disk(), unit, self.snapshot.base(id))
@@ -133,6 +143,9 @@ impl Operation<'_> {
     pub(super) fn remember(&mut self, id: ConversationId, intent: Projection, base: Option<Base>) {
         let entry = self.snapshot.ledger.entry(id);
         (entry.intent, entry.base) = (intent, base);
+        if base.is_none() {
+            entry.left = None;
+        }
     }
 
     /// Remembers where a conversation is meant to be, now that it has no copy here. Beneath a mount its real files are
@@ -150,6 +163,11 @@ impl Operation<'_> {
     /// Hides no single file of a conversation any more.
     pub(super) fn show_files(&mut self, id: ConversationId) {
         self.snapshot.ledger.entry(id).hidden.clear();
+    }
+
+    /// Hides one of its files.
+    pub(super) fn hide_file(&mut self, id: ConversationId, file: &str) {
+        self.snapshot.ledger.entry(id).hidden.insert(file.to_owned());
     }
 
     /// Hides one of its files no more.

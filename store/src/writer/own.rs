@@ -1,99 +1,19 @@
-//! Files of the user's own in a conversation, and single files that this worktree does not show. Nobody remembers how they
-//! were left, so bytes are compared, and a loser is kept unless it is known to be an old copy.
+//! Makes both roots agree on files of the user's own, and keeps what loses. Single files that this worktree does not show
+//! are taken out of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::operation::Operation;
-use crate::disk::{Disk, Kind};
+use crate::disk::Kind;
 use crate::error::{Context as _, Result};
 use crate::files::{NewContent, NewFile, gather, kind, make_dirs, sync_parent};
 use crate::id::ConversationId;
-use crate::ledger::Entry;
+use crate::ledger::Left;
 use crate::lock::Guard;
 use crate::observe::{read_file, unmanaged};
-use crate::reconcile::{Digest, ManagedFile, Root};
-use crate::scratch::is_scratch;
-
-/// A draft of the user's next message lies in the store's directory only.
-const NOT_EXPORTED: &str = "QUERY_MESSAGE.md";
-
-/// Whether an unmanaged file of the store is copied out.
-pub(super) fn is_exported(path: &Path) -> bool {
-    path != Path::new(NOT_EXPORTED) && !path.iter().any(is_scratch)
-}
-
-/// Whether a file, or a directory it is in, is hidden.
-pub(super) fn hides(entry: Option<&Entry>, path: &Path) -> bool {
-    let Some(hidden) = entry.map(|entry| &entry.hidden).filter(|hidden| !hidden.is_empty()) else { return false };
-    path.ancestors().any(|path| path.to_str().is_some_and(|path| hidden.contains(path)))
-}
-
-/// Whether both directories have the same files of the user's own, apart from hidden ones, which are in the store alone.
-pub(super) fn own_files_agree(disk: &dyn Disk, store: &Path, work: &Path, entry: Option<&Entry>) -> Result<bool> {
-    let mut ours = unmanaged(disk, store)?;
-    ours.retain(|path| is_exported(path) && !hides(entry, path));
-    let mut theirs = unmanaged(disk, work)?;
-    theirs.retain(|path| !path.iter().any(is_scratch));
-    if ours != theirs {
-        return Ok(false);
-    }
-    for path in ours {
-        if !same(disk, &store.join(&path), &work.join(&path))? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether a path in a directory leads through directories alone, and so to nowhere else.
-fn leads_inside(disk: &dyn Disk, dir: &Path, path: &Path) -> Result<bool> {
-    for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-        if kind(disk, &dir.join(above))?.is_some_and(|kind| kind != Kind::Dir) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether one of these paths in a directory holds exactly this.
-fn holds(disk: &dyn Disk, dir: &Path, paths: &[PathBuf], file: &Path) -> Result<bool> {
-    let stat = |path: &Path| disk.stat(path).context("look at", path);
-    let wanted = stat(file)?;
-    for path in paths.iter().map(|path| dir.join(path)) {
-        let found = stat(&path)?;
-        let alike = match (found.kind, wanted.kind) {
-            (Kind::File, Kind::File) if found.size == wanted.size => {
-                let read = |path: &Path| disk.read(path).map(|contents| contents.bytes).context("read", path);
-                read(&path)? == read(file)?
-            }
-            (Kind::Link, Kind::Link) => same(disk, &path, file)?,
-            _ => false,
-        };
-        if alike {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn same(disk: &dyn Disk, a: &Path, b: &Path) -> Result<bool> {
-    let stat = |path: &Path| disk.stat(path).context("look at", path);
-    let (of_a, of_b) = (stat(a)?, stat(b)?);
-    match (of_a.kind, of_b.kind) {
-        (Kind::File, Kind::File) if of_a.size != of_b.size => Ok(false),
-        (Kind::File, Kind::File) if of_a.mtime == of_b.mtime => Ok(true),
-        (Kind::File, Kind::File) => {
-            let read = |path: &Path| disk.read(path).map(|contents| contents.bytes).context("read", path);
-            Ok(read(a)? == read(b)?)
-        }
-        (Kind::Link, Kind::Link) => {
-            let read = |path: &Path| disk.read_link(path).context("read link", path);
-            Ok(read(a)? == read(b)?)
-        }
-        (a, b) => Ok(a == b),
-    }
-}
+use crate::own::{self, OwnFile, hides, leads_inside};
+use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root};
 
 impl Operation<'_> {
     /// Whether a file of a conversation is not shown in this worktree.
@@ -118,6 +38,155 @@ impl Operation<'_> {
         self.keep_files(id, &format!("files-{root}"), &kept)
     }
 
+    /// Makes both roots agree on files of the user's own. Where only one has changes, it counts; where both have, the newer
+    /// one does, and the older is kept. What is removed from the workspace is hidden there, and stays in the store.
+    pub(super) fn agree_on_own(&mut self, guard: &Guard) -> Result<()> {
+        let id = guard.id();
+        let dirs = self.snapshot().find(id)?.dirs();
+        let (Some(store), Some(work)) = (dirs.store.map(Path::to_owned), dirs.work.map(Path::to_owned)) else {
+            return Ok(());
+        };
+        let files = own::look(self.store().disk(), &store, &work, self.ledger().get(id))?;
+        if files.is_empty() && self.ledger().get(id).and_then(|entry| entry.left.as_ref()).is_none() {
+            return Ok(());
+        }
+        // What goes makes room for what comes: a file where a directory was.
+        for file in files.iter().rev() {
+            self.drop_own(id, &store, &work, file)?;
+        }
+        for file in &files {
+            if file.shown {
+                self.show_file_at(id, &file.path);
+            }
+            self.carry_own(id, &store, &work, file)?;
+        }
+        // What was left is measured against these from now on, even if nothing else comes of the operation.
+        self.remember_own(id, &store, &work)
+    }
+
+    /// Remembers which files of the user's own both have alike.
+    pub(super) fn remember_own(&mut self, id: ConversationId, store: &Path, work: &Path) -> Result<()> {
+        let files = own::look(self.store().disk(), store, work, self.ledger().get(id))?;
+        let alike = files.iter().filter_map(|file| Some((file.path.to_str()?.to_owned(), file.base()?)));
+        let own: BTreeMap<_, _> = alike.collect();
+        if !own.is_empty() || self.ledger().get(id).is_some_and(|entry| entry.left.is_some()) {
+            self.left_mut(id).own = own;
+        }
+        Ok(())
+    }
+
+    /// A file that is not meant to be here goes, or is hidden from now on.
+    fn drop_own(&mut self, id: ConversationId, store: &Path, work: &Path, file: &OwnFile) -> Result<()> {
+        let disk = self.store().disk();
+        match file.action {
+            Action::Unproject => {
+                if let Some(path) = file.path.to_str() {
+                    self.hide_file(id, path);
+                }
+            }
+            Action::Drop => {
+                let path = work.join(&file.path);
+                if file.work.is_some_and(|copy| copy.kind == Kind::Dir) {
+                    // One that still holds something stays.
+                    let _ = disk.remove_dir(&path);
+                } else if leads_inside(disk, work, &file.path)? {
+                    disk.remove_file(&path).context("remove", &path)?;
+                }
+            }
+            // Another kind of thing is in the way of what comes.
+            Action::Export | Action::Import | Action::Conflict { .. } => {
+                let kinds = (file.store.map(|copy| copy.kind), file.work.map(|copy| copy.kind));
+                let (Some(in_store), Some(in_work)) = kinds else { return Ok(()) };
+                if in_store == in_work && in_store == Kind::File {
+                    return Ok(());
+                }
+                let source = file.source().unwrap_or(Root::Store);
+                let (target, there) = if source == Root::Store { (work, in_work) } else { (store, in_store) };
+                let path = target.join(&file.path);
+                if matches!(file.action, Action::Conflict { .. }) {
+                    self.keep_own(id, source.other(), gather(disk, target, [file.path.clone()])?)?;
+                }
+                let removed = if there == Kind::Dir { disk.remove_dir(&path) } else { disk.remove_file(&path) };
+                match removed {
+                    // What is still in it has not been decided against; it is tried again.
+                    Err(_) if there == Kind::Dir => {}
+                    removed => removed.context("remove", &path)?,
+                }
+            }
+            Action::Keep | Action::Restore | Action::Hold => {}
+        }
+        Ok(())
+    }
+
+    /// Copies a file from the side that counts to the other.
+    fn carry_own(&mut self, id: ConversationId, store: &Path, work: &Path, file: &OwnFile) -> Result<()> {
+        let disk = self.store().disk();
+        let Some(source) = file.source() else { return Ok(()) };
+        let (from, to) = if source == Root::Store { (store, work) } else { (work, store) };
+        let target = to.join(&file.path);
+        if !leads_inside(disk, to, &file.path)? {
+            return Ok(());
+        }
+        let both_files = [file.store, file.work].iter().all(|copy| copy.is_some_and(|copy| copy.kind == Kind::File));
+        if matches!(file.action, Action::Conflict { .. }) && both_files {
+            // The decision is written down before it is acted on: with the loser as the base, only the winner has changes.
+            self.keep_own(id, source.other(), gather(disk, to, [file.path.clone()])?)?;
+            let loser = if source == Root::Store { file.work } else { file.store };
+            if let (Some(path), Some(loser)) = (file.path.to_str().map(ToOwned::to_owned), loser) {
+                let base = FileBase { digest: Some(loser.digest), store: None, work: None };
+                self.left_mut(id).own.insert(path, base);
+                self.save_ledger()?;
+            }
+        }
+        let scratch = if source == Root::Store { self.writer.work_scratch() } else { Some(self.writer.scratch()) };
+        let Some(scratch) = scratch else { return Ok(()) };
+        let disk = self.store().disk();
+        for new in gather(disk, from, [file.path.clone()])? {
+            match new.content {
+                NewContent::Dir => make_dirs(disk, &target)?,
+                NewContent::File { .. } if kind(disk, &target)? == Some(Kind::Dir) => {}
+                NewContent::File { bytes, mode } => {
+                    if let Some(parent) = target.parent() {
+                        make_dirs(disk, parent)?;
+                    }
+                    scratch.replace_or_make(&target, &bytes, mode).map(drop)?;
+                }
+                NewContent::Link(to) if kind(disk, &target)?.is_none() => {
+                    disk.symlink(&to, &target).context("link", &target)?;
+                    sync_parent(disk, &target)?;
+                }
+                NewContent::Link(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of the workspace's copy that the store does not have as they are: a program's scratch, and what could not be
+    /// agreed on.
+    pub(super) fn own_left_over(&self, id: ConversationId) -> Result<Vec<NewFile>> {
+        let disk = self.store().disk();
+        let dirs = self.snapshot().find(id)?.dirs();
+        let (Some(store), Some(work)) = (dirs.store, dirs.work) else { return Ok(Vec::new()) };
+        let files = own::look(disk, store, work, self.ledger().get(id))?;
+        let alike: BTreeSet<_> = files.into_iter().filter(|file| file.base().is_some()).map(|file| file.path).collect();
+        let mut left = Vec::new();
+        for path in unmanaged(disk, work)?.into_iter().filter(|path| !alike.contains(path)) {
+            let made = path == Path::new(crate::transcript::NAME) && own::is_made(disk, &work.join(&path))?;
+            let found = gather(disk, work, [path])?;
+            left.extend(found.into_iter().filter(|file| !made && !matches!(file.content, NewContent::Dir)));
+        }
+        Ok(left)
+    }
+
+    /// How the last reconcile left a copy, to be changed.
+    pub(super) fn left_mut(&mut self, id: ConversationId) -> &mut Left {
+        if self.ledger().get(id).is_none() {
+            let intent = self.intent(id);
+            self.remember(id, intent, None);
+        }
+        self.ledger_mut().entry(id).left.get_or_insert_default()
+    }
+
     /// A hidden file that somebody put back into the workspace is shown again.
     pub(super) fn show_put_back(&mut self, id: ConversationId) -> Result<()> {
         let Some(work) = self.work_dir_of(id) else { return Ok(()) };
@@ -125,168 +194,69 @@ impl Operation<'_> {
             // What is there has not followed yet; nobody put it there.
             return Ok(());
         }
-        for file in self.hidden_files(id) {
-            if kind(self.store().disk(), &work.join(&file))?.is_some() {
-                self.show_file(id, &file);
+        for file in self.hidden_managed(id) {
+            if kind(self.store().disk(), &work.join(file.name()))?.is_some() {
+                self.show_file(id, file.name());
             }
         }
         Ok(())
     }
 
-    /// Takes hidden files out of the workspace's copy. One that is not as it was exported is somebody's, and is shown.
+    /// Takes hidden managed files out of the workspace's copy. One that is not as it was exported is somebody's, and is
+    /// shown.
     pub(super) fn drop_hidden(&mut self, id: ConversationId) -> Result<()> {
         let Some(work) = self.work_dir_of(id) else { return Ok(()) };
-        // What is in a directory comes before it.
-        for file in self.hidden_files(id).into_iter().rev() {
-            let path = work.join(&file);
-            let gone = match kind(self.store().disk(), &path)? {
-                None => true,
-                Some(Kind::Dir) => self.store().disk().remove_dir(&path).is_ok(),
-                Some(Kind::File | Kind::Link | Kind::Other) if self.is_as_exported(id, &work, &file)? => {
+        for file in self.hidden_managed(id) {
+            let path = work.join(file.name());
+            match kind(self.store().disk(), &path)? {
+                None => {}
+                Some(Kind::File) if self.is_as_exported(id, &work, file)? => {
                     self.store().disk().remove_file(&path).context("remove", &path)?;
-                    true
                 }
-                Some(Kind::File | Kind::Link | Kind::Other) => false,
-            };
-            if !gone {
-                self.show_file(id, &file);
+                Some(_) => self.show_file(id, file.name()),
             }
         }
         Ok(())
     }
 
-    /// Takes out of the workspace's copy what lay there untouched while it was covered, and has another name or is
-    /// something else in the store by now. What the store has nowhere any more stays.
-    pub(super) fn drop_moved(&mut self, id: ConversationId) -> Result<()> {
+    /// Whether a managed file in the workspace is nothing but a copy. What the store does not have any more is kept first.
+    fn is_as_exported(&self, id: ConversationId, work: &Path, file: ManagedFile) -> Result<bool> {
         let disk = self.store().disk();
-        let dirs = self.snapshot().find(id)?.dirs();
-        let taken = self.snapshot().base(id).map(|base| base.taken).filter(|_| self.ledger().covered);
-        let (Some(store), Some(work), Some(taken)) = (dirs.store, dirs.work, taken) else { return Ok(()) };
-        let ours = unmanaged(disk, store)?;
-        // What is in a directory comes before it.
-        for path in unmanaged(disk, work)?.into_iter().rev().filter(|path| !path.iter().any(is_scratch)) {
-            let there = work.join(&path);
-            let stat = disk.stat(&there).context("look at", &there)?;
-            let now = if ours.contains(&path) { kind(disk, &store.join(&path))? } else { None };
-            let moved = match (now, stat.kind) {
-                (_, Kind::Other) => false,
-                (None, Kind::Dir) => true,
-                (None, _) => holds(disk, store, &ours, &there)?,
-                (Some(Kind::Link), Kind::Link) => !same(disk, &store.join(&path), &there)?,
-                (Some(now), then) => now != then,
-            };
-            if !moved {
-                continue;
-            }
-            if stat.kind == Kind::Dir {
-                // One that still holds something stays.
-                let _ = disk.remove_dir(&there);
-            } else if stat.mtime.max(stat.birth.unwrap_or(i64::MIN)) < taken {
-                disk.remove_file(&there).context("remove", &there)?;
-            }
+        let read = |dir: &Path| read_file(disk, &dir.join(file.name()));
+        let digest = |bytes: &[u8]| Some(Digest::of(bytes));
+        let there = read(work)?.and_then(|contents| digest(&contents.bytes));
+        let base = self.snapshot().base(id).and_then(|base| base.file(file).digest);
+        if base.is_some() && there == base {
+            return Ok(true);
         }
-        Ok(())
-    }
-
-    /// Whether a file in the workspace is nothing but a copy. What the store does not have any more is kept first.
-    fn is_as_exported(&self, id: ConversationId, work: &Path, file: &str) -> Result<bool> {
-        let disk = self.store().disk();
-        let Some(store) = self.snapshot().find(id)?.dirs().store.map(Path::to_owned) else { return Ok(false) };
-        if let Some(managed) = ManagedFile::from_name(file) {
-            let there = read_file(disk, &work.join(file))?.map(|contents| Digest::of(&contents.bytes));
-            let base = self.snapshot().base(id).and_then(|base| base.file(managed).digest);
-            if base.is_some() && there == base {
-                return Ok(true);
-            }
-        }
-        match kind(disk, &store.join(file))? {
-            Some(_) if same(disk, &store.join(file), &work.join(file))? => Ok(true),
-            // Written again before it was hidden, while nobody touched the copy.
-            Some(_) if !self.is_old(id, &store.join(file), &work.join(file))? => Ok(false),
-            Some(_) | None => {
-                self.keep_own(id, Root::Work, gather(disk, work, [PathBuf::from(file)])?)?;
+        let Some(store) = self.snapshot().find(id)?.dirs().store else { return Ok(false) };
+        match read(store)?.and_then(|contents| digest(&contents.bytes)) {
+            None => {
+                self.keep_own(id, Root::Work, gather(disk, work, [PathBuf::from(file.name())])?)?;
                 Ok(true)
             }
+            ours => Ok(ours == there),
         }
     }
 
-    /// Whether a file in the workspace is older than the store's, and than when its conversation was last brought in step.
-    fn is_old(&self, id: ConversationId, ours: &Path, theirs: &Path) -> Result<bool> {
-        let mtime = |path: &Path| self.store().disk().stat(path).map(|stat| stat.mtime).context("look at", path);
-        let (ours, theirs) = (mtime(ours)?, mtime(theirs)?);
-        Ok(theirs < ours && self.snapshot().base(id).is_some_and(|base| theirs < base.taken))
-    }
-
-    /// Makes both roots agree on files of the user's own that they have differently: the newer one counts, and the older
-    /// is kept. One in the workspace that agreed when that was covered, and that nobody touched since, is an old copy,
-    /// whatever its time: a rename brings a file's own time along.
-    pub(super) fn agree_on_files(&mut self, guard: &Guard, agreed: bool) -> Result<()> {
-        let (id, disk) = (guard.id(), self.store().disk());
-        let dirs = self.snapshot().find(id)?.dirs();
-        let (Some(store), Some(work)) = (dirs.store, dirs.work) else { return Ok(()) };
-        let taken = self.snapshot().base(id).filter(|_| agreed).map(|base| base.taken);
-        for path in unmanaged(disk, work)?.into_iter().filter(|path| !path.iter().any(is_scratch)) {
-            let (ours, theirs) = (store.join(&path), work.join(&path));
-            let both = leads_inside(disk, store, &path)?
-                && [kind(disk, &ours)?, kind(disk, &theirs)?] == [Some(Kind::File); 2];
-            if !both || same(disk, &ours, &theirs)? {
-                continue;
-            }
-            let (Some(in_store), Some(in_work)) = (read_file(disk, &ours)?, read_file(disk, &theirs)?) else {
-                continue;
-            };
-            let untouched = taken.is_some_and(|taken| in_work.stat.mtime < taken);
-            if !untouched && in_work.stat.mtime > in_store.stat.mtime {
-                self.keep_own(id, Root::Store, gather(disk, store, [path])?)?;
-                self.writer.scratch().replace(&ours, &in_work.bytes)?;
-            } else if let Some(scratch) = self.writer.work_scratch() {
-                // A clock that was wrong may take an edit for an old copy, so the newer of the two is kept in any case.
-                if !untouched || in_work.stat.mtime > in_store.stat.mtime {
-                    self.keep_own(id, Root::Work, gather(disk, work, [path])?)?;
-                }
-                scratch.replace(&theirs, &in_store.bytes)?;
-            }
+    fn show_file_at(&mut self, id: ConversationId, path: &Path) {
+        // What is hidden may be a directory it is in.
+        let hidden: Vec<_> = path.ancestors().filter_map(|path| path.to_str().map(ToOwned::to_owned)).collect();
+        for path in hidden {
+            self.show_file(id, &path);
         }
-        Ok(())
-    }
-
-    /// Copies files of the user's own that only the store has out to the copy that is there.
-    pub(super) fn export_own(&mut self, guard: &Guard) -> Result<()> {
-        let (id, disk) = (guard.id(), self.store().disk());
-        let dirs = self.snapshot().find(id)?.dirs();
-        let (Some(store), Some(work), Some(scratch)) = (dirs.store, dirs.work, self.writer.work_scratch()) else {
-            return Ok(());
-        };
-        for path in unmanaged(disk, store)?.into_iter().filter(|path| is_exported(path) && !self.is_hidden(id, path)) {
-            let target = work.join(&path);
-            if !leads_inside(disk, work, &path)? || kind(disk, &target)?.is_some() {
-                continue;
-            }
-            for file in gather(disk, store, [path])? {
-                match file.content {
-                    NewContent::Dir => make_dirs(disk, &target)?,
-                    NewContent::File { bytes, mode } => scratch.replace_or_make(&target, &bytes, mode).map(drop)?,
-                    NewContent::Link(to) => {
-                        disk.symlink(&to, &target).context("link", &target)?;
-                        sync_parent(disk, &target)?;
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     fn work_dir_of(&self, id: ConversationId) -> Option<PathBuf> {
         self.snapshot().get(id)?.dirs().work.map(Path::to_owned)
     }
 
-    /// The hidden files of a conversation, as far as they are paths inside it.
-    fn hidden_files(&self, id: ConversationId) -> Vec<String> {
-        let hidden = self.ledger().get(id).map(|entry| entry.hidden.clone()).unwrap_or_default();
-        let inside = |file: &String| {
-            let mut parts = Path::new(file).components();
-            !file.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+    fn hidden_managed(&self, id: ConversationId) -> Vec<ManagedFile> {
+        let hidden = self.ledger().get(id).map(|entry| &entry.hidden);
+        let managed = |file: &String| match Path::new(file).components().next()? {
+            Component::Normal(name) => ManagedFile::from_name(name.to_str()?).filter(|managed| managed.name() == file),
+            _ => None,
         };
-        hidden.into_iter().filter(inside).collect()
+        hidden.into_iter().flatten().filter_map(managed).collect()
     }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
-use super::own::is_exported;
+use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
 use crate::observe::{read_file, stat_file, unmanaged};
+use crate::own::is_exported;
+use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
 use crate::scan::Place;
@@ -90,7 +92,7 @@ impl Operation<'_> {
 
     /// Moves every copy in the workspace to where the tree wants it by now. Only directories move, and the ledger's lock
     /// guards those.
-    fn rearrange(&mut self) -> Result<()> {
+    pub(super) fn rearrange(&mut self) -> Result<()> {
         for partition in Partition::ALL {
             let order: Vec<_> = self.snapshot().tree(partition).walk().into_iter().map(|(_, id)| id).collect();
             for id in order {
@@ -110,16 +112,7 @@ impl Operation<'_> {
     /// conversations that the store no longer has and that hold exactly what was exported, and second copies of one
     /// conversation. Whatever has bytes of its own is kept.
     pub(super) fn tidy_work(&mut self) -> Result<()> {
-        self.rearrange()?;
-        let leftovers: Vec<_> = self
-            .snapshot()
-            .all()
-            .filter(|conversation| conversation.presence == StoragePresence::WorkspaceOnly)
-            .map(|conversation| conversation.id)
-            .collect();
-        for id in leftovers {
-            self.drop_leftover(id)?;
-        }
+        self.put_in_place()?;
         let mut seconds = Vec::new();
         for id in self.snapshot().all().map(|conversation| conversation.id) {
             let others = self.snapshot().places(Root::Work, id).skip(1);
@@ -129,6 +122,14 @@ impl Operation<'_> {
             self.drop_second_copy(id, &dir)?;
         }
         Ok(())
+    }
+
+    /// Moves copies to where they belong, and drops those of what is gone from the store.
+    pub(super) fn put_in_place(&mut self) -> Result<()> {
+        self.rearrange()?;
+        let external = |found: &&Conversation| found.presence == StoragePresence::WorkspaceOnly;
+        let leftovers: Vec<_> = self.snapshot().all().filter(external).map(|found| found.id).collect();
+        leftovers.into_iter().try_for_each(|id| self.drop_leftover(id))
     }
 
     /// Keeps what second copies of a conversation have of their own, before they go with the first.
@@ -176,9 +177,33 @@ impl Operation<'_> {
             }
             (Some(_), Some(_) | None) => self.export_units(guard)?,
         }
-        let base = self.take_base(guard)?;
+        self.stamp(id)
+    }
+
+    /// Remembers how both copies of a conversation look, and where its copy is. Times come before what they vouch for: what
+    /// changes while we look is looked at again.
+    pub(super) fn stamp(&mut self, id: ConversationId) -> Result<()> {
+        let taken = self.nanoseconds();
+        let found = self.snapshot().find(id)?;
+        let (Some(store), Some(work)) = (found.dirs().store, found.dirs().work) else { return Ok(()) };
+        let (store, work) = (store.to_owned(), work.to_owned());
+        let at = self.store().layout.work.as_ref().and_then(|root| root.at(&work));
+        let named = self.named(&store, &work)?;
+        let base = Base { taken, ..self.take_base(id)? };
         self.remember(id, Projection::Projected, Some(base));
-        Ok(())
+        let left = self.left_mut(id);
+        (left.at, left.named) = (at, named);
+        self.remember_own(id, &store, &work)
+    }
+
+    /// When names in both directories last changed.
+    pub(super) fn named(&self, store: &Path, work: &Path) -> Result<[Option<i64>; 2]> {
+        let mtime = |dir: &Path| self.store().disk().stat(dir).map(|stat| stat.mtime).context("look at", dir);
+        Ok([Some(mtime(store)?), Some(mtime(work)?)])
+    }
+
+    pub(super) fn nanoseconds(&self) -> i64 {
+        i64::try_from(self.store().now().as_nanosecond()).unwrap_or(i64::MAX)
     }
 
     /// Makes a new copy, whole.
@@ -205,7 +230,10 @@ impl Operation<'_> {
             dir: target.to_owned(),
             name: target.file_name().unwrap_or_default().to_owned(),
             partition: conversation.partition,
-            beneath: self.snapshot().tree(conversation.partition).parent(id),
+            beneath: match self.ledger().form.nesting {
+                Nesting::Nested => self.snapshot().tree(conversation.partition).parent(id),
+                Nesting::Flat => None,
+            },
         };
         self.update(id, |conversation| {
             conversation.work = Some(place);
@@ -216,7 +244,7 @@ impl Operation<'_> {
 
     /// Refuses a directory whose files would have paths that are too long for the system. A rename could bring it there,
     /// but nobody could look into it any more.
-    fn check_reach(&self, dir: &Path) -> Result<()> {
+    pub(super) fn check_reach(&self, dir: &Path) -> Result<()> {
         let longest = managed(dir, ManagedFile::BaseConfig);
         exists(self.store().disk(), &longest).map(drop)
     }
@@ -237,6 +265,10 @@ impl Operation<'_> {
         move_dir(self.store().disk(), from, to)?;
         self.remove_if_empty(from);
         self.snapshot_moved(from, to);
+        let at = self.store().layout.work.as_ref().and_then(|root| root.at(to));
+        if let Some(left) = self.ledger_mut().get_mut(id).and_then(|entry| entry.left.as_mut()) {
+            left.at = at;
+        }
         Ok(())
     }
 
@@ -278,11 +310,11 @@ impl Operation<'_> {
     }
 
     /// How both sides look now. A file that differs keeps what was remembered of it.
-    fn take_base(&self, guard: &Guard) -> Result<Base> {
+    fn take_base(&self, id: ConversationId) -> Result<Base> {
         let disk = self.store().disk();
-        let conversation = self.snapshot().find(guard.id())?;
+        let conversation = self.snapshot().find(id)?;
         let dirs = conversation.dirs();
-        let before = self.ledger().get(guard.id()).and_then(|entry| entry.base);
+        let before = self.ledger().get(id).and_then(|entry| entry.base);
         let mut base = before.unwrap_or_default();
         let (Some(store), Some(work)) = (dirs.store, dirs.work) else {
             return Ok(base);
@@ -308,12 +340,11 @@ impl Operation<'_> {
                 };
             }
         }
-        base.taken = i64::try_from(self.store().now().as_nanosecond()).unwrap_or(i64::MAX);
         Ok(base)
     }
 
     /// Drops the copy of a conversation that is gone from the store, if nothing in it is its own.
-    fn drop_leftover(&mut self, id: ConversationId) -> Result<()> {
+    pub(super) fn drop_leftover(&mut self, id: ConversationId) -> Result<()> {
         let disk = self.store().disk();
         let conversation = self.snapshot().find(id)?;
         let Some(work) = conversation.work.clone() else {

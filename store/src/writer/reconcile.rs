@@ -1,12 +1,18 @@
-//! Brings the real files and the store in step: looks, plans, and carries out the plan a batch at a time.
+//! Brings the real files and the store in step: looks, plans, and carries the plan out a batch at a time. What was planned
+//! is looked at again under its lock, so that what somebody does meanwhile counts.
 
-use std::path::Path;
+use super::cover::whole;
+use super::migrate::AT_ONCE;
+use super::operation::Operation;
+use super::{Guards, Writer};
+use crate::error::{Error, Result};
+use crate::id::ConversationId;
+use crate::lock::{Guard, Wait, make_room_for_files};
+use crate::plan::{Deed, Direction, Held, Plan, Step, Wanted};
+use crate::sighting::{Roots, Sighting};
 
-use super::Writer;
-use crate::error::Result;
-use crate::lock::Wait;
-use crate::plan::{Form, Held, Plan, Step, Wanted};
-use crate::store::Store;
+/// How many are copied out in one go: between two of them everything is brought to disk once.
+const COPIES_AT_ONCE: usize = 2_500;
 
 /// How far a reconcile has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,54 +32,200 @@ pub struct Reconciled {
     pub held: Vec<Held>,
     /// What somebody is working on; it can be tried again.
     pub busy: Vec<Held>,
+    /// How many conversations were looked at.
+    pub looked_at: usize,
+    /// It was told to stop before everything was done.
+    pub stopped: bool,
 }
+
+/// Says whether to go on.
+pub(super) type Going<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
 impl Writer {
     /// Brings the real files and the store in step. One conversation that cannot be does not keep the others. Can be
     /// stopped anywhere and run again. `progress` is told now and then, and says whether to go on.
-    pub fn reconcile(
-        &self,
-        wanted: &Wanted,
-        wait: &Wait<'_>,
-        progress: &mut dyn FnMut(Progress) -> bool,
-    ) -> Result<Reconciled> {
-        let _ = (wanted, wait, progress(Progress { done: 0, of: 0 }));
+    pub fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, progress: Going<'_>) -> Result<Reconciled> {
         let mut done = Reconciled::default();
-        let covered = self.cover()?;
-        let mut op = self.begin()?;
-        op.set_covered(false);
-        op.finish()?;
-        done.held.extend(covered.refused.into_iter().map(|reason| Held { id: None, reason }));
+        if self.store.layout.work.is_none() {
+            return Ok(done);
+        }
+        self.set_form(wanted)?;
+        let looked = self.store.look(wanted)?;
+        done.looked_at = looked.of;
+        if self.store.read_ledger()?.covered {
+            return self.reconcile_beneath(looked.plan, wanted, wait, done);
+        }
+        done.held = looked.plan.held;
+        let of = looked.todo.len() + looked.copies.len();
+        let mut at = 0;
+        for some in looked.todo.chunks(AT_ONCE) {
+            done.stopped |= !progress(Progress { done: at, of });
+            if done.stopped {
+                return Ok(done);
+            }
+            self.reconcile_some(some, wanted, wait, &mut done)?;
+            at += some.len();
+        }
+        let all = looked.copies.iter().copied().collect();
+        for some in looked.copies.chunks(COPIES_AT_ONCE) {
+            let guards = self.lock_or_tell(some, wait, &mut done);
+            let mut ahead = |more: usize| progress(Progress { done: at + more, of });
+            let copied = self.copy_some(some, &all, &guards, &mut ahead)?;
+            done.steps.extend(copied.steps);
+            done.held.extend(copied.held);
+            done.stopped |= copied.stopped;
+            if done.stopped {
+                return Ok(done);
+            }
+            at += some.len();
+        }
+        if wanted.direction != Direction::In && (of > 0) {
+            self.tidy_after()?;
+        }
+        self.stamp_again(&looked.unsure)?;
+        progress(Progress { done: of, of });
         Ok(done)
     }
 
-    /// Writes the projection to another directory, which is nobody's worktree.
-    pub fn export_elsewhere(
+    /// Lays the real files out differently from now on.
+    fn set_form(&self, wanted: &Wanted) -> Result<()> {
+        let Some(form) = wanted.form else { return Ok(()) };
+        if self.store.read_ledger()?.form == form {
+            return Ok(());
+        }
+        let mut op = self.begin()?;
+        op.ledger_mut().set_form(form);
+        op.finish()
+    }
+
+    /// Beneath a live mount nobody edits the real files: they follow the ledger, and go on being covered.
+    fn reconcile_beneath(
         &self,
-        dir: &Path,
+        plan: Plan,
         wanted: &Wanted,
-        progress: &mut dyn FnMut(Progress) -> bool,
+        wait: &Wait<'_>,
+        mut done: Reconciled,
     ) -> Result<Reconciled> {
-        let _ = (dir, wanted, progress(Progress { done: 0, of: 0 }));
-        Ok(Reconciled::default())
+        let of = |step: &Step| wanted.includes(step.id);
+        let kept = self.follow_all(&|id| wanted.includes(id), wait)?.kept;
+        done.steps = plan.steps.into_iter().filter(of).collect();
+        done.held = plan.held;
+        done.busy = kept.into_iter().map(|reason| Held { id: None, reason }).collect();
+        Ok(done)
+    }
+
+    fn lock_or_tell(&self, ids: &[ConversationId], wait: &Wait<'_>, done: &mut Reconciled) -> Guards {
+        make_room_for_files(ids.len());
+        let mut guards = Guards::new();
+        let mut sorted = ids.to_vec();
+        sorted.sort();
+        for id in sorted {
+            match self.lock(id, wait) {
+                Ok(guard) => {
+                    guards.insert(id, guard);
+                }
+                Err(error @ Error::Locked { .. }) => {
+                    done.busy.push(Held { id: Some(id), reason: whole(&error) });
+                }
+                Err(error) => done.held.push(Held { id: Some(id), reason: whole(&error) }),
+            }
+        }
+        guards
+    }
+
+    fn reconcile_some(
+        &self,
+        ids: &[ConversationId],
+        wanted: &Wanted,
+        wait: &Wait<'_>,
+        done: &mut Reconciled,
+    ) -> Result<()> {
+        let guards = self.lock_or_tell(ids, wait, done);
+        let mut op = self.begin_structural()?;
+        let mut outcome = Ok(());
+        for guard in ids.iter().filter_map(|id| guards.get(id)) {
+            match op.bring_in_step(guard, wanted.direction) {
+                Ok(steps) => done.steps.extend(steps),
+                Err(error) if is_everybodys(&error) => {
+                    outcome = Err(error);
+                    break;
+                }
+                Err(error) => done.held.push(Held { id: Some(guard.id()), reason: whole(&error) }),
+            }
+        }
+        // What was done is known, whatever came after it.
+        op.finish().and(outcome)
+    }
+
+    /// What has moved out of the way, and what nothing is left of.
+    fn tidy_after(&self) -> Result<()> {
+        let mut op = self.begin_structural()?;
+        op.put_in_place()?;
+        op.finish()
+    }
+
+    /// Remembers how these look, since reading was needed to tell that they are in step.
+    pub(super) fn stamp_again(&self, ids: &[ConversationId]) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut op = self.begin_for_files()?;
+        for &id in ids {
+            op.stamp_if_alike(id)?;
+        }
+        op.finish()
     }
 }
 
-impl Store {
-    /// What [`Writer::reconcile`] would do. Changes nothing.
-    pub fn plan(&self, wanted: &Wanted) -> Result<Plan> {
-        let _ = wanted;
-        Ok(Plan::default())
+impl Operation<'_> {
+    fn bring_in_step(&mut self, guard: &Guard, direction: Direction) -> Result<Vec<Step>> {
+        let (id, layout) = (guard.id(), &self.store().layout);
+        let Some(root) = layout.work.as_ref() else { return Ok(Vec::new()) };
+        let Some(found) = self.snapshot().get(id) else { return Ok(Vec::new()) };
+        self.snapshot().check_readable(id)?;
+        let sighting = Sighting::of(self.store().disk(), layout, self.snapshot(), found)?;
+        let mut plan = Plan::default();
+        plan.add(&sighting, direction, &root.conversations);
+        if plan.steps.is_empty() {
+            return Ok(plan.steps);
+        }
+        match sighting.roots {
+            Roots::Leftover => self.drop_leftover(id)?,
+            Roots::Both | Roots::Store | Roots::Removed | Roots::Work => {
+                self.drop_hidden(id)?;
+                self.settle(guard)?;
+                self.name_parent(guard)?;
+                self.project(guard)?;
+                for (second, _) in sighting.seconds.iter().filter(|(_, whole)| *whole) {
+                    self.drop_second_copy(id, second)?;
+                }
+            }
+        }
+        // What was hidden with it has nothing to be told about.
+        plan.steps.retain(|step| step.deed != Deed::Hide || self.store().layout.work.is_some());
+        Ok(plan.steps)
     }
 
-    /// What [`Writer::export_elsewhere`] would do. Changes nothing.
-    pub fn plan_elsewhere(&self, dir: &Path, wanted: &Wanted) -> Result<Plan> {
-        let _ = (dir, wanted);
-        Ok(Plan::default())
+    /// Remembers how both copies look, if they are still alike and where they belong.
+    fn stamp_if_alike(&mut self, id: ConversationId) -> Result<()> {
+        let layout = &self.store().layout;
+        let (Some(root), Some(found)) = (layout.work.as_ref(), self.snapshot().get(id)) else { return Ok(()) };
+        let sighting = Sighting::of(self.store().disk(), layout, self.snapshot(), found)?;
+        let mut plan = Plan::default();
+        plan.add(&sighting, Direction::Both, &root.conversations);
+        if plan.steps.is_empty() && plan.held.is_empty() && sighting.roots == Roots::Both {
+            self.stamp(id)?;
+        }
+        Ok(())
     }
+}
 
-    /// The form this worktree keeps its real files in.
-    pub fn form(&self) -> Result<Form> {
-        Ok(Form::default())
+/// Whether what went wrong would go wrong with every other conversation too.
+pub(super) fn is_everybodys(error: &Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error {
+        Error::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem),
+        Error::Unprojected { source, .. } => is_everybodys(source),
+        _ => false,
     }
 }

@@ -1,20 +1,21 @@
 //! Brings the store up to date with what was edited in the workspace, before anything else is done to a conversation.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::operation::Operation;
-use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewContent, NewFile, exists, gather, kind, make_dirs, sync_parent};
+use crate::files::{NewFile, exists, gather, make_dirs};
 use crate::id::ConversationId;
-use crate::layout::managed;
+use crate::layout::{Partition, managed};
 use crate::lock::Guard;
-use crate::meta::Meta;
-use crate::observe::{Flaw, Observed, UnitBytes, read_file, unmanaged};
+use crate::meta::{Meta, Parent};
+use crate::observe::{Flaw, Observed, UnitBytes, unmanaged};
+use crate::own::is_made;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, FileBase, ManagedFile, Root, Unit};
 use crate::scan::Place;
 use crate::scratch::is_scratch;
+use crate::transcript;
 
 impl Operation<'_> {
     /// After this the store has the current version of both units, and whatever lost is kept.
@@ -29,8 +30,8 @@ impl Operation<'_> {
         for unit in Unit::ALL {
             self.settle_unit(guard, unit)?;
         }
-        // Files of the user's own become durable too; where both have one, neither is touched.
-        self.take_files(guard, false).map(drop)
+        self.heed_move(guard)?;
+        self.agree_on_own(guard)
     }
 
     /// As [`Operation::settle`], before the workspace's copy goes: whatever of it the store does not have is kept.
@@ -50,67 +51,33 @@ impl Operation<'_> {
             }
         }
         self.keep_second_copies(guard.id())?;
-        let kept = self.take_files(guard, true)?;
+        let kept = self.own_left_over(guard.id())?;
         self.keep_own(guard.id(), Root::Work, kept)
     }
 
-    /// Copies the workspace's unmanaged files that the store lacks into it. Returns those that cannot be: they are a
-    /// program's scratch, or, if files are to be compared, the store has another version.
-    fn take_files(&mut self, guard: &Guard, compare: bool) -> Result<Vec<NewFile>> {
-        let dirs = self.snapshot().find(guard.id())?.dirs();
-        let (Some(store), Some(work)) = (dirs.store.map(Path::to_owned), dirs.work.map(Path::to_owned)) else {
-            return Ok(Vec::new());
-        };
-        let disk = self.store().disk();
-        let mut left = Vec::new();
-        // The last path at which the store has no directory: what lies beneath it here has no place there.
-        let mut taken: Option<PathBuf> = None;
-        for path in unmanaged(disk, &work)? {
-            let scratch = path.iter().any(is_scratch);
-            let target = store.join(&path);
-            let homeless = taken.as_ref().is_some_and(|taken| path.starts_with(taken));
-            let found = if homeless { None } else { kind(disk, &target)? };
-            if found.is_some_and(|kind| kind != Kind::Dir) {
-                taken = Some(path.clone());
+    /// What somebody meant by moving the copy becomes true in the store.
+    fn heed_move(&mut self, guard: &Guard) -> Result<()> {
+        let id = guard.id();
+        let Some(moved) = self.snapshot().find(id)?.moved.clone() else { return Ok(()) };
+        let mut meta = self.read_meta(guard)?;
+        if let Some(parent) = moved.parent {
+            if let Some(parent) = parent {
+                self.check_cycle(id, parent)?;
             }
-            let there = found.is_some();
-            if (there || homeless) && !compare {
-                continue;
-            }
-            let Some(file) = gather(disk, &work, [path])?.pop() else { continue };
-            match (&file.content, there) {
-                (NewContent::Dir, _) if scratch || homeless => {}
-                _ if homeless => left.push(file),
-                (_, false) if scratch => left.push(file),
-                (NewContent::Dir, there) => {
-                    if !there {
-                        make_dirs(disk, &target)?;
-                    }
-                }
-                (NewContent::Link(to), false) => {
-                    disk.symlink(to, &target).context("link", &target)?;
-                    sync_parent(disk, &target)?;
-                }
-                (NewContent::Link(to), true) => {
-                    if disk.read_link(&target).ok().as_ref() != Some(to) {
-                        left.push(file);
-                    }
-                }
-                (NewContent::File { bytes, mode }, false) => {
-                    if let Some(parent) = target.parent() {
-                        make_dirs(disk, parent)?;
-                    }
-                    self.writer.scratch().replace_or_make(&target, bytes, *mode)?;
-                }
-                (NewContent::File { .. }, true) if found != Some(Kind::File) => left.push(file),
-                (NewContent::File { bytes, .. }, true) => {
-                    if read_file(disk, &target)?.is_none_or(|contents| contents.bytes != *bytes) {
-                        left.push(file);
-                    }
-                }
-            }
+            meta.set_parent(parent.map_or(Parent::Root, Parent::Of));
         }
-        Ok(left)
+        if let Some(title) = &moved.title {
+            meta.set_title(Some(title));
+        }
+        if let Some(partition) = moved.partition {
+            meta.set_archived_at((partition == Partition::Archived).then(|| self.store().now()));
+        }
+        self.write_meta(guard, meta.clone())?;
+        if let Some(partition) = moved.partition {
+            self.move_in_store(guard, partition, &id.dirname(meta.title()))?;
+        }
+        self.update(id, |conversation| conversation.moved = None);
+        Ok(())
     }
 
     fn settle_unit(&mut self, guard: &Guard, unit: Unit) -> Result<()> {
@@ -233,7 +200,11 @@ impl Operation<'_> {
                 files.extend(bytes.file(file).map(|contents| NewFile::bytes(file.name(), contents.bytes.clone())));
             }
         }
-        let own = unmanaged(disk, &work.dir)?.into_iter().filter(|path| !path.iter().any(is_scratch));
+        let mut own = unmanaged(disk, &work.dir)?;
+        own.retain(|path| !path.iter().any(is_scratch));
+        if is_made(disk, &work.dir.join(transcript::NAME))? {
+            own.retain(|path| path != Path::new(transcript::NAME));
+        }
         files.extend(gather(disk, &work.dir, own)?);
         let meta = conversation.meta.clone();
         let beneath = conversation.parent;

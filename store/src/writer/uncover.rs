@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::cover::{is_in_step, whole};
+use super::cover::whole;
 use super::migrate::AT_ONCE;
 use super::operation::Operation;
 use super::project::Seen;
@@ -11,13 +11,14 @@ use super::{Guards, Writer};
 use crate::error::{Error, Result};
 use crate::files::{entries, gather};
 use crate::id::ConversationId;
-use crate::layout::{Partition, children_dir};
+use crate::layout::children_dir;
 use crate::lock::{Guard, Wait, make_room_for_files};
 use crate::observe::unmanaged;
-use crate::parallel;
+use crate::plan::{Direction, Wanted};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Root, Unit};
 use crate::scratch::is_scratch;
+use crate::sighting::Looked;
 use crate::snapshot::{Sight, Snapshot};
 
 /// What became of the real files.
@@ -40,22 +41,8 @@ impl Writer {
         if self.store.layout.work.is_none() {
             return Ok(done);
         }
-        let mut snapshot = self.store.snapshot_with(Sight::Beneath)?;
-        let behind = self.behind(&snapshot);
-        for some in behind.chunks(AT_ONCE) {
-            self.follow_some(some, wait, &mut done)?;
-        }
-        if !behind.is_empty() {
-            // What is meant to be here has moved out of the way by now.
-            snapshot = self.store.snapshot_with(Sight::Beneath)?;
-        }
-        for some in unwanted(&snapshot).chunks(AT_ONCE) {
-            self.withdraw_some(some, wait, &mut done)?;
-        }
+        done = self.follow_all(&|_| true, wait)?;
         let mut op = self.begin_beneath()?;
-        if let Err(error) = op.tidy_work() {
-            done.kept.push(whole(&error));
-        }
         // What refuses to be looked at may hold a copy that should go.
         let seen = op.snapshot().is_all_readable();
         if seen {
@@ -67,18 +54,41 @@ impl Writer {
         Ok(done)
     }
 
-    /// What is meant to be here and is not as the store has it, parents first. Nothing is read of what was not touched.
-    fn behind(&self, snapshot: &Snapshot) -> Vec<ConversationId> {
-        let trees = Partition::ALL.into_iter().flat_map(|partition| snapshot.tree(partition).walk());
-        let visible = trees.filter(|&(_, id)| snapshot.is_visible(id));
-        let visible: Vec<_> =
-            visible.filter_map(|(_, id)| snapshot.get(id)).filter(|found| found.store.is_some()).collect();
-        let steps = parallel::map(&visible, |found| {
-            let at = found.work.as_ref().map(|place| &place.dir);
-            let placed = at.is_some() && at == snapshot.work_dir(&self.store.layout, found.id).as_ref();
-            placed && matches!(is_in_step(self.store.disk(), snapshot, found), Ok(true))
-        });
-        visible.iter().zip(steps).filter(|(_, in_step)| !in_step).map(|(found, _)| found.id).collect()
+    /// Makes the real files of these conversations what the ledger says, and leaves it at saying that they may be behind.
+    pub(super) fn follow_all(&self, wanted: &dyn Fn(ConversationId) -> bool, wait: &Wait<'_>) -> Result<Uncovered> {
+        let mut done = Uncovered::default();
+        let mut snapshot = self.store.snapshot_with(Sight::Beneath)?;
+        let all = Wanted::all(Direction::Out);
+        let looked = Looked::at(self.store.disk(), &self.store.layout, &snapshot, &all)?;
+        let follows = |id: &ConversationId| wanted(*id) && snapshot.is_visible(*id);
+        let behind: Vec<_> = looked.todo.iter().copied().filter(follows).collect();
+        let copies: Vec<_> = looked.copies.iter().copied().filter(follows).collect();
+        for some in behind.chunks(AT_ONCE) {
+            self.follow_some(some, wait, &mut done)?;
+        }
+        let all = copies.iter().copied().collect();
+        for some in copies.chunks(AT_ONCE) {
+            let guards = self.lock_some(some, wait, &mut done);
+            let copied = self.copy_some(some, &all, &guards, &mut |_| true)?;
+            done.written += copied.steps.len();
+            done.kept.extend(copied.held.into_iter().map(|held| held.reason));
+        }
+        self.stamp_again(&looked.unsure)?;
+        if !behind.is_empty() || !copies.is_empty() {
+            // What is meant to be here has moved out of the way by now.
+            snapshot = self.store.snapshot_with(Sight::Beneath)?;
+        }
+        let mut gone = unwanted(&snapshot);
+        gone.retain(|&id| wanted(id));
+        for some in gone.chunks(AT_ONCE) {
+            self.withdraw_some(some, wait, &mut done)?;
+        }
+        let mut op = self.begin_beneath()?;
+        if let Err(error) = op.tidy_work() {
+            done.kept.push(whole(&error));
+        }
+        op.finish()?;
+        Ok(done)
     }
 
     fn follow_some(&self, ids: &[ConversationId], wait: &Wait<'_>, done: &mut Uncovered) -> Result<()> {
@@ -149,10 +159,7 @@ impl Operation<'_> {
     fn follow(&mut self, guard: &Guard) -> Result<()> {
         self.check_sight(guard.id())?;
         self.drop_hidden(guard.id())?;
-        self.drop_moved(guard.id())?;
         self.settle(guard)?;
-        self.agree_on_files(guard, true)?;
-        self.export_own(guard)?;
         self.project(guard)
     }
 

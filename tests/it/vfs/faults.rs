@@ -75,6 +75,12 @@ impl Disk for Ground {
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         self.now()?.write_new(path, bytes, mode)
     }
+    fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        self.now()?.write_one_of_many(path, bytes, mode)
+    }
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        self.now()?.sync_all(dir)
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.now()?.rename(from, to)
     }

@@ -61,6 +61,7 @@ mod tests {
             meta: Meta::parse(text).ok(),
             parent: None,
             origin: None,
+            moved: None,
         };
         for (text, expected) in [
             ("branch", true),

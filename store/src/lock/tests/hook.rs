@@ -72,6 +72,14 @@ impl Disk for Hook {
         RealDisk.write_new(path, bytes, mode)
     }
 
+    fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        RealDisk.write_one_of_many(path, bytes, mode)
+    }
+
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.sync_all(dir)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         RealDisk.rename(from, to)
     }

@@ -1,0 +1,202 @@
+//! Files of the user's own in a conversation: what both roots have of them, seen against how they were left. Reads only.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, Kind, Stat};
+use crate::error::{Context as _, Result};
+use crate::ledger::Entry;
+use crate::observe::unmanaged;
+use crate::reconcile::{Action, Digest, FileBase, Root, Stamp, decide_own, is_conclusive, newer};
+use crate::scan::is_absent;
+use crate::scratch::is_scratch;
+use crate::transcript;
+
+/// A draft of the user's next message lies in the store's directory only.
+const NOT_EXPORTED: &str = "QUERY_MESSAGE.md";
+
+/// What a directory's fingerprint is: there is nothing to it but being one.
+const DIRECTORY: Digest = Digest([0; 16]);
+
+/// One file on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub(crate) kind: Kind,
+    pub(crate) stamp: Stamp,
+    pub(crate) digest: Digest,
+}
+
+/// One file on both sides, with the decision.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnFile {
+    /// Where it is in the conversation's directory.
+    pub(crate) path: PathBuf,
+    pub(crate) store: Option<Copy>,
+    pub(crate) work: Option<Copy>,
+    pub(crate) action: Action,
+    /// It was hidden and is there again: it is shown from now on.
+    pub(crate) shown: bool,
+    /// Only the store has it, and it is meant to be here.
+    pub(crate) comes_out: bool,
+}
+
+impl OwnFile {
+    /// What is remembered of it when both have it alike.
+    pub(crate) fn base(&self) -> Option<FileBase> {
+        let (store, work) = (self.store?, self.work?);
+        let alike = store.digest == work.digest;
+        alike.then_some(FileBase { digest: Some(store.digest), store: Some(store.stamp), work: Some(work.stamp) })
+    }
+
+    /// The side whose bytes count, where one is to be copied over the other.
+    pub(crate) fn source(&self) -> Option<Root> {
+        match self.action {
+            Action::Export => Some(Root::Store),
+            Action::Import | Action::Restore => Some(Root::Work),
+            Action::Conflict { winner } => Some(winner),
+            Action::Keep if self.comes_out => Some(Root::Store),
+            Action::Keep | Action::Unproject | Action::Drop | Action::Hold => None,
+        }
+    }
+}
+
+/// Whether a file of the store is copied out.
+pub(crate) fn is_exported(path: &Path) -> bool {
+    path != Path::new(NOT_EXPORTED) && !path.iter().any(is_scratch)
+}
+
+/// Whether a file, or a directory it is in, is hidden.
+pub(crate) fn hides(entry: Option<&Entry>, path: &Path) -> bool {
+    let Some(hidden) = entry.map(|entry| &entry.hidden).filter(|hidden| !hidden.is_empty()) else { return false };
+    path.ancestors().any(|path| path.to_str().is_some_and(|path| hidden.contains(path)))
+}
+
+/// Whether a path in a directory leads through directories alone, and so to nowhere else.
+pub(crate) fn leads_inside(disk: &dyn Disk, dir: &Path, path: &Path) -> Result<bool> {
+    for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        if stat(disk, &dir.join(above))?.is_some_and(|stat| stat.kind != Kind::Dir) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Looks at every file of the user's own in the two directories of a conversation.
+pub(crate) fn look(disk: &dyn Disk, store: &Path, work: &Path, entry: Option<&Entry>) -> Result<Vec<OwnFile>> {
+    let mut paths: BTreeMap<PathBuf, [Option<Stat>; 2]> = BTreeMap::new();
+    for (index, dir) in [store, work].into_iter().enumerate() {
+        for path in unmanaged(disk, dir)? {
+            if path.iter().any(is_scratch) {
+                continue;
+            }
+            let full = dir.join(&path);
+            // What goes while we look is not there.
+            let found = stat(disk, &full)?.filter(|stat| stat.kind != Kind::Other);
+            if let Some(found) = found {
+                paths.entry(path).or_default()[index] = Some(found);
+            }
+        }
+    }
+    if let Some([None, Some(_)]) = paths.get(Path::new(transcript::NAME))
+        && is_made(disk, &work.join(transcript::NAME))?
+    {
+        paths.remove(Path::new(transcript::NAME));
+    }
+    let left = entry.and_then(|entry| entry.left.as_ref());
+    let taken = entry.and_then(|entry| entry.base).map_or(i64::MIN, |base| base.taken);
+    let remembered = left.into_iter().flat_map(|left| left.own.keys());
+    for path in remembered {
+        paths.entry(PathBuf::from(path)).or_default();
+    }
+    let mut found = Vec::with_capacity(paths.len());
+    for (path, [in_store, in_work]) in paths {
+        if in_work.is_none() && !is_exported(&path) {
+            continue;
+        }
+        let base = path.to_str().and_then(|path| left?.own.get(path));
+        let read = |dir: &Path, stat: Option<Stat>, known: Option<Stamp>| match stat {
+            Some(stat) => copy(disk, &dir.join(&path), stat, known, base, taken),
+            None => Ok(None),
+        };
+        let store = read(store, in_store, base.and_then(|base| base.store))?;
+        let work = read(work, in_work, base.and_then(|base| base.work))?;
+        let mtime = |copy: Option<Copy>| copy.map(|copy| copy.stamp.mtime);
+        let hidden = hides(entry, &path);
+        let (action, shown) = decide_own(
+            store.map(|copy| copy.digest),
+            work.map(|copy| copy.digest),
+            base.and_then(|base| base.digest),
+            hidden,
+            newer(mtime(store), mtime(work)),
+        );
+        let comes_out = action == Action::Keep && store.is_some() && work.is_none() && !hidden;
+        found.push(OwnFile { path, store, work, action, shown, comes_out });
+    }
+    Ok(found)
+}
+
+/// Whether the files that were left alike are known to be so still, without reading any. There are no others: the caller
+/// has seen that no name changed.
+pub(crate) fn are_as_left(
+    disk: &dyn Disk,
+    store: &Path,
+    work: &Path,
+    own: &BTreeMap<String, FileBase>,
+    taken: i64,
+) -> Result<bool> {
+    for (path, base) in own {
+        let stamp = |dir: &Path| Ok(stat(disk, &dir.join(path))?.map(Stamp::from));
+        // Names inside a directory change without a trace in the one above.
+        if base.digest == Some(DIRECTORY)
+            || !is_conclusive(base.store, stamp(store)?, taken)
+            || !is_conclusive(base.work, stamp(work)?, taken)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a file is a transcript that was made, and so nobody's own.
+pub(crate) fn is_made(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    match disk.read(path) {
+        Ok(contents) => Ok(transcript::is_made(&contents.bytes)),
+        Err(error) if is_absent(&error) => Ok(false),
+        // Whatever it is, it is not a file that was written here.
+        Err(error) if error.raw_os_error() == Some(libc::EISDIR) => Ok(false),
+        Err(error) => Err(error).context("read", path),
+    }
+}
+
+fn copy(
+    disk: &dyn Disk,
+    path: &Path,
+    stat: Stat,
+    known: Option<Stamp>,
+    base: Option<&FileBase>,
+    taken: i64,
+) -> Result<Option<Copy>> {
+    let unread = base.and_then(|base| base.digest).filter(|_| is_conclusive(known, Some(stat.into()), taken));
+    let (stamp, digest) = match (stat.kind, unread) {
+        (Kind::Dir, _) => (stat.into(), DIRECTORY),
+        (_, Some(digest)) => (stat.into(), digest),
+        (Kind::Link, None) => {
+            let target = disk.read_link(path).context("read link", path)?;
+            (stat.into(), Digest::of(&[b"link:", target.as_os_str().as_encoded_bytes()].concat()))
+        }
+        (Kind::File | Kind::Other, None) => match disk.read(path) {
+            Ok(contents) => (contents.stat.into(), Digest::of(&contents.bytes)),
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(error).context("read", path),
+        },
+    };
+    Ok(Some(Copy { kind: stat.kind, stamp, digest }))
+}
+
+fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("look at", path),
+    }
+}

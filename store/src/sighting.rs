@@ -1,0 +1,298 @@
+//! How one conversation stands in both roots, as far as a reconcile has to know. Reads only; what follows from it is the
+//! [`plan`](crate::plan)'s affair.
+
+use std::path::{Path, PathBuf};
+
+use crate::conversation::Conversation;
+use crate::disk::{Disk, Stat};
+use crate::error::{Context as _, Result};
+use crate::files::{entries, exists};
+use crate::id::ConversationId;
+use crate::layout::{Layout, Partition, children_dir, managed};
+use crate::ledger::{Entry, Left};
+use crate::moved::Moved;
+use crate::observe::{Flaw, UnitBytes, stat_file, unmanaged};
+use crate::own::{self, OwnFile, hides};
+use crate::parallel;
+use crate::plan::{Deed, Plan, Wanted};
+use crate::presence::Projection;
+use crate::reconcile::{Action, Base, ManagedFile, Root, Unit, is_conclusive};
+use crate::scan::is_absent;
+use crate::snapshot::Snapshot;
+use crate::transcript;
+
+/// One conversation in both roots.
+#[derive(Clone, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) id: ConversationId,
+    /// Which roots have it.
+    pub(crate) roots: Roots,
+    /// Where its copy is.
+    pub(crate) at: Option<PathBuf>,
+    /// Where its copy belongs; `None` when it is not meant to be here.
+    pub(crate) wanted: Option<PathBuf>,
+    /// What the place of its copy says.
+    pub(crate) moved: Option<Moved>,
+    /// Units that are not known to be in step.
+    pub(crate) units: Vec<UnitSighting>,
+    /// Files of the user's own, in step or not.
+    pub(crate) own: Vec<OwnFile>,
+    /// Managed files that are hidden and there, and whether they are as they were exported.
+    pub(crate) hidden: Vec<(ManagedFile, bool)>,
+    /// The transcript is not as it should be.
+    pub(crate) transcript: bool,
+    /// Second copies, and whether each is nothing but a copy.
+    pub(crate) seconds: Vec<(PathBuf, bool)>,
+}
+
+/// Which roots have a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Roots {
+    Both,
+    /// The store; the copy was never here, or went with the consent of the ledger.
+    Store,
+    /// The store; the copy was here, and somebody removed it.
+    Removed,
+    /// The workspace; it came from elsewhere.
+    Work,
+    /// The workspace; the store had it, and nothing in the copy is its own.
+    Leftover,
+}
+
+/// One unit in both roots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitSighting {
+    pub(crate) unit: Unit,
+    pub(crate) action: Action,
+    /// Files that the roots have differently, with whether the store and the workspace have them.
+    pub(crate) differs: Vec<(ManagedFile, bool, bool)>,
+    /// Why the workspace's copy cannot be taken, if it cannot: which file, and what is wrong.
+    pub(crate) flaw: Option<(ManagedFile, String)>,
+}
+
+/// Whether both copies of a conversation are known to be alike and where they belong. Nothing is read for that.
+pub(crate) fn is_in_step(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, found: &Conversation) -> Result<bool> {
+    let (dirs, entry) = (found.dirs(), snapshot.ledger.get(found.id));
+    let left = entry.and_then(|entry| entry.left.as_ref());
+    let (Some(store), Some(work), Some(base), Some(left)) = (dirs.store, dirs.work, snapshot.base(found.id), left)
+    else {
+        return Ok(false);
+    };
+    let placed = found.moved.is_none()
+        && snapshot.places(Root::Work, found.id).count() == 1
+        && layout.work.as_ref().and_then(|root| root.at(work)) == left.at
+        && snapshot.real_dir(layout, found.id).as_deref() == Some(work);
+    Ok(placed
+        && managed_as_left(disk, store, work, base, entry)?
+        && own_as_left(disk, store, work, base, left)?
+        && transcript_as_left(disk, work, base, left, snapshot.ledger.form.transcripts)?)
+}
+
+fn managed_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, entry: Option<&Entry>) -> Result<bool> {
+    for file in ManagedFile::ALL {
+        let in_work = stat_file(disk, &managed(work, file))?;
+        let remembered = base.file(file);
+        let known = if hides(entry, Path::new(file.name())) {
+            in_work.is_none()
+        } else {
+            is_conclusive(remembered.work, in_work, base.taken)
+                && is_conclusive(remembered.store, stat_file(disk, &managed(store, file))?, base.taken)
+        };
+        if !known {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn own_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, left: &Left) -> Result<bool> {
+    for (dir, then) in [store, work].into_iter().zip(left.named) {
+        let now = stat(disk, dir)?.map(|stat| stat.mtime);
+        if now.is_none() || now != then || now > Some(base.taken.saturating_sub(crate::reconcile::TICK)) {
+            return Ok(false);
+        }
+    }
+    own::are_as_left(disk, store, work, &left.own, base.taken)
+}
+
+fn transcript_as_left(disk: &dyn Disk, work: &Path, base: &Base, left: &Left, wanted: bool) -> Result<bool> {
+    match (&left.transcript, wanted) {
+        (None, false) => Ok(true),
+        (Some(then), true) => {
+            let now = stat_file(disk, &work.join(transcript::NAME))?;
+            Ok(now.is_some() && is_conclusive(then.work, now, base.taken))
+        }
+        (None, true) | (Some(_), false) => Ok(false),
+    }
+}
+
+impl Sighting {
+    /// Looks at everything, reading what stamps do not tell.
+    pub(crate) fn of(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, found: &Conversation) -> Result<Self> {
+        let (id, dirs) = (found.id, found.dirs());
+        let (base, entry) = (snapshot.base(id), snapshot.ledger.get(id));
+        let mut sighting = Self {
+            id,
+            roots: Roots::Both,
+            at: dirs.work.map(Path::to_owned),
+            wanted: None,
+            moved: found.moved.clone(),
+            units: Vec::new(),
+            own: Vec::new(),
+            hidden: Vec::new(),
+            transcript: false,
+            seconds: Vec::new(),
+        };
+        let unwanted = snapshot.ledger.covered && entry.is_some_and(|entry| entry.intent == Projection::LocalOnly);
+        if snapshot.is_visible(id) {
+            sighting.wanted = snapshot.real_dir(layout, id);
+        } else if !unwanted && !snapshot.ledger.covered {
+            // Something above it is not here; it stays where it is.
+            sighting.wanted = sighting.at.clone();
+        }
+        let (store, work) = match (dirs.store, dirs.work) {
+            (Some(store), Some(work)) => (store, work),
+            (Some(_), None) => {
+                let meant = entry.is_some_and(|entry| entry.intent == Projection::Projected);
+                let removed = meant && base.is_some() && found.intent == Projection::LocalOnly;
+                if removed {
+                    sighting.roots = Roots::Removed;
+                    sighting.at = snapshot.real_dir(layout, id);
+                } else {
+                    sighting.roots = Roots::Store;
+                }
+                return Ok(sighting);
+            }
+            (None, _) => {
+                sighting.roots = Roots::Work;
+                sighting.see_units(disk, found, base)?;
+                if let Some(work) = dirs.work
+                    && sighting.is_leftover(disk, layout, snapshot, work)?
+                {
+                    sighting.roots = Roots::Leftover;
+                }
+                return Ok(sighting);
+            }
+        };
+        for file in ManagedFile::ALL.into_iter().filter(|file| hides(entry, Path::new(file.name()))) {
+            if let Some(there) = UnitBytes::read_one(disk, work, file)? {
+                let as_left = base.is_some_and(|base| base.file(file).digest == Some(there));
+                sighting.hidden.push((file, as_left));
+            }
+        }
+        sighting.see_units(disk, found, base)?;
+        sighting.own = own::look(disk, store, work, entry)?;
+        sighting.transcript = sighting.wanted.is_some() && {
+            let left = entry.and_then(|entry| entry.left.as_ref()).cloned().unwrap_or_default();
+            let base = base.copied().unwrap_or_default();
+            let stream_changed = sighting.units.iter().any(|unit| !unit.differs.is_empty());
+            stream_changed && snapshot.ledger.form.transcripts
+                || !transcript_as_left(disk, work, &base, &left, snapshot.ledger.form.transcripts)?
+        };
+        for place in snapshot.places(Root::Work, id).skip(1) {
+            sighting.seconds.push((place.dir.clone(), is_whole_copy(disk, store, &place.dir)?));
+        }
+        Ok(sighting)
+    }
+
+    fn see_units(&mut self, disk: &dyn Disk, found: &Conversation, base: Option<&Base>) -> Result<()> {
+        for unit in Unit::ALL {
+            let observed = found.observe(disk, unit, base)?;
+            let digests = |side: &Option<UnitBytes>| side.as_ref().map(UnitBytes::digests).unwrap_or_default();
+            let (in_store, in_work) = (digests(&observed.store), digests(&observed.work));
+            let differs = unit.files().iter().enumerate().filter_map(|(i, &file)| {
+                let (store, work) = (in_store.get(i).copied().flatten(), in_work.get(i).copied().flatten());
+                let hidden = self.hidden.iter().any(|(hidden, _)| *hidden == file);
+                (store != work && !hidden).then_some((file, store.is_some(), work.is_some()))
+            });
+            let differs: Vec<_> = differs.collect();
+            let flaw = observed.work.as_ref().and_then(UnitBytes::problem).and_then(|(file, flaw)| match flaw {
+                Flaw::Broken(reason) => Some((file, reason.to_string())),
+                Flaw::Missing if found.store.is_none() => Some((file, "the file is missing".to_owned())),
+                Flaw::Missing => None,
+            });
+            self.units.push(UnitSighting { unit, action: observed.action, differs, flaw });
+        }
+        Ok(())
+    }
+
+    /// Whether nothing in the copy of a conversation that the store had is its own.
+    fn is_leftover(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<bool> {
+        let trash = entries(disk, &layout.store.trash())?;
+        // What went to the trash was not removed: this may be its last good copy.
+        let trashed = trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(self.id));
+        Ok(self.units.iter().all(|unit| unit.action == Action::Drop)
+            && !trashed
+            && snapshot.places(Root::Work, self.id).count() == 1
+            && !exists(disk, &children_dir(work))?
+            && unmanaged(disk, work)?.is_empty())
+    }
+}
+
+/// Whether another copy of a conversation has everything the store has, and nothing else.
+fn is_whole_copy(disk: &dyn Disk, store: &Path, dir: &Path) -> Result<bool> {
+    for file in ManagedFile::ALL {
+        if UnitBytes::read_one(disk, dir, file)? != UnitBytes::read_one(disk, store, file)? {
+            return Ok(false);
+        }
+    }
+    Ok(unmanaged(disk, dir)?.is_empty() && !exists(disk, &children_dir(dir))?)
+}
+
+fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("look at", path),
+    }
+}
+
+/// Everything that is not in step, and what follows from it.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) plan: Plan,
+    /// Conversations with something to do, parents first.
+    pub(crate) todo: Vec<ConversationId>,
+    /// Those of them that only have to be copied out.
+    pub(crate) copies: Vec<ConversationId>,
+    /// In step, but only reading told: the next look is quicker if it is remembered.
+    pub(crate) unsure: Vec<ConversationId>,
+    /// How many conversations were looked at.
+    pub(crate) of: usize,
+}
+
+impl Looked {
+    /// Looks at all conversations that are wanted.
+    pub(crate) fn at(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, wanted: &Wanted) -> Result<Self> {
+        let mut looked = Self::default();
+        let Some(root) = layout.work.as_ref() else { return Ok(looked) };
+        let order = Partition::ALL.into_iter().flat_map(|partition| snapshot.tree(partition).walk());
+        let all = order.filter_map(|(_, id)| snapshot.get(id)).filter(|found| wanted.includes(found.id));
+        let meant = |found: &Conversation| {
+            snapshot.ledger.get(found.id).is_some_and(|entry| entry.intent == Projection::Projected)
+        };
+        let here: Vec<_> = all.filter(|found| found.work.is_some() || meant(found)).collect();
+        looked.of = here.len();
+        let seen = parallel::map(&here, |found| match is_in_step(disk, layout, snapshot, found) {
+            Ok(true) => Ok(None),
+            _ => Sighting::of(disk, layout, snapshot, found).map(Some),
+        });
+        for (found, sighting) in here.into_iter().zip(seen) {
+            let Some(sighting) = sighting? else { continue };
+            let mut one = Plan::default();
+            one.add(&sighting, wanted.direction, &root.conversations);
+            if one.steps.is_empty() {
+                if one.held.is_empty() && sighting.roots == Roots::Both {
+                    looked.unsure.push(found.id);
+                }
+            } else if one.steps.iter().all(|step| step.deed == Deed::Copy) {
+                looked.copies.push(found.id);
+            } else {
+                looked.todo.push(found.id);
+            }
+            looked.plan.steps.append(&mut one.steps);
+            looked.plan.held.append(&mut one.held);
+        }
+        Ok(looked)
+    }
+}

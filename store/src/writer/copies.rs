@@ -1,0 +1,228 @@
+//! Copies many conversations out at once. Each is prepared aside, on all cores, without waiting for the disk; then
+//! everything is brought to disk in one go, and only then do the copies appear, each by one rename.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::operation::Operation;
+use super::reconcile::is_everybodys;
+use super::{Guards, Writer};
+use crate::error::{Context as _, Error, Result};
+use crate::files::{NewContent, NewFile, Scratch, exists, gather};
+use crate::id::ConversationId;
+use crate::layout::{CONVERSATIONS, managed};
+use crate::ledger::Left;
+use crate::observe::{UnitBytes, stat_file, unmanaged};
+use crate::own::is_exported;
+use crate::parallel;
+use crate::plan::{Deed, Held, Nesting, Step};
+use crate::presence::{Projection, StoragePresence};
+use crate::reconcile::{Base, Digest, FileBase, ManagedFile, Stamp, TICK, Unit};
+use crate::scan::Place;
+use crate::snapshot::Snapshot;
+
+use super::cover::whole;
+
+/// How many are prepared between two looks at whether to go on.
+const STRIDE: usize = 250;
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    pub(super) steps: Vec<Step>,
+    pub(super) held: Vec<Held>,
+    pub(super) stopped: bool,
+}
+
+/// A copy that is ready to appear.
+struct Prepared {
+    id: ConversationId,
+    dir: PathBuf,
+    base: Base,
+    left: Left,
+}
+
+impl Writer {
+    /// Copies out those of these conversations that are locked, parents first. They have no copy yet. `all` are these and
+    /// those that come later.
+    pub(super) fn copy_some(
+        &self,
+        ids: &[ConversationId],
+        all: &HashSet<ConversationId>,
+        guards: &Guards,
+        go_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Copied> {
+        let mut copied = Copied::default();
+        let mut op = self.begin_for_files()?;
+        let mut ready = Vec::new();
+        let mut outcome = Ok(());
+        let locked: Vec<_> = ids.iter().copied().filter(|id| guards.contains_key(id)).collect();
+        for some in locked.chunks(STRIDE) {
+            copied.stopped |= !go_on(ready.len());
+            if copied.stopped || outcome.is_err() {
+                break;
+            }
+            for (id, prepared) in some.iter().zip(parallel::map(some, |&id| op.prepare(id, all))) {
+                match prepared {
+                    Ok(prepared) => ready.extend(prepared),
+                    Err(error) if is_everybodys(&error) => outcome = Err(error),
+                    Err(error) => copied.held.push(Held { id: Some(*id), reason: whole(&error) }),
+                }
+            }
+        }
+        let placed = op.place_all(ready, guards, &mut copied);
+        op.finish().and(placed).and(outcome).map(|()| copied)
+    }
+}
+
+impl Operation<'_> {
+    /// Makes a copy aside. `None` where there is nothing to copy any more, or no place for it yet.
+    fn prepare(&self, id: ConversationId, all: &HashSet<ConversationId>) -> Result<Option<Prepared>> {
+        let (disk, layout) = (self.store().disk(), &self.store().layout);
+        let started = self.nanoseconds();
+        let Some(found) = self.snapshot().get(id) else { return Ok(None) };
+        let (Some(store), None, true) = (found.dirs().store, found.dirs().work, self.snapshot().is_visible(id)) else {
+            return Ok(None);
+        };
+        let (Some(scratch), Some(target)) = (self.writer.work_scratch(), self.snapshot().real_dir(layout, id)) else {
+            return Ok(None);
+        };
+        self.snapshot().check_readable(id)?;
+        self.check_reach(&target)?;
+        let mut files = Vec::new();
+        let (mut base, mut left) = (Base::default(), Left::default());
+        let steady = |stamp: Stamp| (stamp.mtime < started.saturating_sub(TICK)).then_some(stamp);
+        for unit in Unit::ALL {
+            let Some(bytes) = UnitBytes::read(disk, store, unit)? else { continue };
+            for &file in unit.files() {
+                let hidden = self.is_hidden(id, Path::new(file.name()));
+                let Some(contents) = bytes.file(file).filter(|_| !hidden) else { continue };
+                let digest = Some(Digest::of(&contents.bytes));
+                *base.file_mut(file) = FileBase { digest, store: steady(contents.stat.into()), work: None };
+                files.push(NewFile::bytes(file.name(), contents.bytes.clone()));
+            }
+        }
+        let named = disk.stat(store).context("look at", store)?.mtime;
+        left.named[0] = (named < started.saturating_sub(TICK)).then_some(named);
+        let own = unmanaged(disk, store)?.into_iter().filter(|path| is_exported(path) && !self.is_hidden(id, path));
+        files.extend(gather(disk, store, own)?);
+        files.extend(self.new_transcript(id)?);
+        let children = self.snapshot().tree(found.partition).children(id);
+        if self.ledger().form.nesting == Nesting::Nested && children.iter().any(|child| all.contains(child)) {
+            // Made now, so that names in the copy do not change any more when its children appear.
+            files.push(NewFile { path: CONVERSATIONS.into(), content: NewContent::Dir });
+        }
+        let dir = scratch.prepare(&files)?;
+        let stamped = self.stamp_prepared(&dir, &files, &mut base, &mut left);
+        if let Err(error) = stamped {
+            scratch.abandon(&dir);
+            return Err(error);
+        }
+        Ok(Some(Prepared { id, dir, base, left }))
+    }
+
+    /// Notes how the files of a copy look before anybody else can see them.
+    fn stamp_prepared(&self, dir: &Path, files: &[NewFile], base: &mut Base, left: &mut Left) -> Result<()> {
+        let disk = self.store().disk();
+        for file in ManagedFile::ALL {
+            base.file_mut(file).work = stat_file(disk, &managed(dir, file))?;
+        }
+        for file in files {
+            let Some(name) = file.path.to_str() else { continue };
+            if name == crate::transcript::NAME
+                && let NewContent::File { bytes, .. } = &file.content
+                && crate::transcript::is_made(bytes)
+            {
+                let work = stat_file(disk, &dir.join(name))?;
+                left.transcript = Some(FileBase { digest: Some(Digest::of(bytes)), store: None, work });
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the copies appear, parents first. One that cannot does not keep the others.
+    fn place_all(&mut self, ready: Vec<Prepared>, guards: &Guards, copied: &mut Copied) -> Result<()> {
+        let (Some(scratch), Some(root)) = (self.writer.work_scratch(), self.store().layout.work.clone()) else {
+            return Ok(());
+        };
+        if ready.is_empty() {
+            return Ok(());
+        }
+        let mut outcome = self.store().disk().sync_all(&root.tmp()).context("sync", &root.tmp());
+        // From here on others can change the copies. Nobody could before.
+        let taken = self.nanoseconds();
+        let mut placed = Vec::new();
+        for prepared in ready {
+            let (id, dir) = (prepared.id, prepared.dir.clone());
+            let done = match (&outcome, guards.get(&id)) {
+                (Ok(()), Some(guard)) => self.writer.check_guard(guard).and_then(|()| self.appear(&scratch, &prepared)),
+                (Ok(()) | Err(_), _) => Ok(None),
+            };
+            match done {
+                Ok(Some(target)) => {
+                    let path = target.strip_prefix(&root.conversations).unwrap_or(&target).to_owned();
+                    copied.steps.push(Step { id, deed: Deed::Copy, path });
+                    placed.push(prepared);
+                    continue;
+                }
+                Ok(None) => {}
+                Err(error) if is_everybodys(&error) => outcome = Err(error),
+                Err(error) => copied.held.push(Held { id: Some(id), reason: whole(&error) }),
+            }
+            scratch.abandon(&dir);
+        }
+        // A copy that is remembered must be there after a power loss: one that is missing counts as removed by somebody.
+        let synced = self.store().disk().sync_all(&root.conversations).context("sync", &root.conversations);
+        if synced.is_ok() {
+            for prepared in placed {
+                self.remember_placed(prepared, taken)?;
+            }
+        }
+        outcome.and(synced)
+    }
+
+    fn appear(&mut self, scratch: &Scratch<'_>, prepared: &Prepared) -> Result<Option<PathBuf>> {
+        let (id, disk) = (prepared.id, self.store().disk());
+        let Some(target) = self.snapshot().work_dir(&self.store().layout, id) else { return Ok(None) };
+        if exists(disk, &target)? {
+            return Err(Error::Refused(format!("{} is in the way", target.display())));
+        }
+        scratch.appear(&prepared.dir, &target)?;
+        let found = self.snapshot().find(id)?;
+        let at = self.store().layout.work.as_ref().and_then(|root| root.at(&target));
+        let place = Place {
+            name: target.file_name().unwrap_or_default().to_owned(),
+            partition: found.partition,
+            beneath: at.and_then(|at| at.beneath),
+            dir: target.clone(),
+        };
+        self.update(id, |conversation| {
+            conversation.work = Some(place);
+            conversation.presence = StoragePresence::Projected;
+        });
+        Ok(Some(target))
+    }
+
+    fn remember_placed(&mut self, prepared: Prepared, taken: i64) -> Result<()> {
+        let Prepared { id, base, mut left, .. } = prepared;
+        let found = self.snapshot().find(id)?;
+        let (Some(store), Some(work)) = (found.dirs().store, found.dirs().work) else { return Ok(()) };
+        let (store, work) = (store.to_owned(), work.to_owned());
+        left.at = self.store().layout.work.as_ref().and_then(|root| root.at(&work));
+        left.named[1] = self.store().disk().stat(&work).ok().map(|stat| stat.mtime);
+        // A name that somebody added since it appeared is not vouched for.
+        left.named[1] = left.named[1].filter(|&named| named < taken.saturating_sub(TICK));
+        self.remember(id, Projection::Projected, Some(Base { taken, ..base }));
+        *self.left_mut(id) = left;
+        if has_own(self.snapshot(), self.store().disk(), id)? {
+            self.remember_own(id, &store, &work)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether there are files of the user's own in the store.
+fn has_own(snapshot: &Snapshot, disk: &dyn crate::disk::Disk, id: ConversationId) -> Result<bool> {
+    let Some(store) = snapshot.find(id)?.dirs().store else { return Ok(false) };
+    Ok(!unmanaged(disk, store)?.is_empty())
+}
