@@ -57,11 +57,14 @@ impl Job {
     }
 
     fn here(&self, ctx: &Ctx<'_>, store: &Store, to: Option<&Path>) -> Result<Outcome> {
-        let outcome = match self.what {
-            What::Plan => match to {
-                Some(dir) => store.plan_elsewhere(dir, &self.wanted)?.into(),
-                None => store.plan(&self.wanted)?.into(),
-            },
+        match self.what {
+            What::Plan => {
+                let plan = match to {
+                    Some(dir) => store.plan_elsewhere(dir, &self.wanted)?,
+                    None => store.plan(&self.wanted)?,
+                };
+                Ok(Outcome { shown: self.count(ctx, store)?, ..plan.into() })
+            }
             What::Run => change(ctx, store, |change| {
                 let mut bar = ctx.ui.bar(self.verb());
                 let mut progress = |so_far: Progress| {
@@ -73,12 +76,11 @@ impl Job {
                     None => writer.reconcile(&self.wanted, wait, &mut progress),
                 })?;
                 Ok(Outcome::from(done))
-            })?,
-        };
-        Ok(Outcome { shown: self.count(ctx, store)?, ..outcome })
+            }),
+        }
     }
 
-    /// How many conversations it is about, where there is somebody to be told.
+    /// How many conversations a plan is about, where there is somebody to be told.
     fn count(&self, ctx: &Ctx<'_>, store: &Store) -> Result<usize> {
         if let Some(only) = &self.wanted.only {
             return Ok(only.len());

@@ -179,7 +179,7 @@ impl From<Reconciled> for Outcome {
             steps: done.steps.iter().map(Told::from).collect(),
             held: done.held.iter().map(Left::from).collect(),
             busy: done.busy.iter().map(Left::from).collect(),
-            shown: 0,
+            shown: done.looked_at,
         }
     }
 }
@@ -259,8 +259,10 @@ mod tests {
             ],
             held: vec![left(8)],
             busy: vec![left(9)],
+            looked_at: 10_001,
+            stopped: false,
         };
-        let some = Outcome { shown: 10_001, ..Outcome::from(done) };
+        let some = Outcome::from(done);
         check(
             &some,
             "3 written, 1 moved, 1 held, 1 busy; 9,996 in step.",

@@ -187,12 +187,7 @@ impl<'a> Scratch<'a> {
         self.disk.sync_dir(dir).context("sync", dir)
     }
 
-    fn build_with(
-        &self,
-        dir: &Path,
-        files: &[NewFile],
-        write: &WriteFile<'_>,
-    ) -> Result<()> {
+    fn build_with(&self, dir: &Path, files: &[NewFile], write: &WriteFile<'_>) -> Result<()> {
         self.disk.create_dir(dir).context("make directory", dir)?;
         for file in files {
             let path = dir.join(&file.path);

@@ -136,7 +136,8 @@ fn sweep(direction: Direction, prepare: fn() -> Workspace) {
             let end = look(&workspace);
             assert_eq!(end.store, new.store, "{told}\nthe store is not as after an undisturbed run");
             assert_eq!(end.work, new.work, "{told}\nthe real files are not as after an undisturbed run");
-            assert_eq!(end.losers, new.losers, "{told}\nnot the same is kept as after an undisturbed run");
+            // One copy more may be kept where what was known of it could not be written down; never one less.
+            assert!(end.losers.is_superset(&new.losers), "{told}\nless is kept than after an undisturbed run");
         }
     }
 }
