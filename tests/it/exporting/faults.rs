@@ -106,7 +106,7 @@ fn sweep(direction: Direction, prepare: fn() -> Workspace) {
     assert_ne!(old, new, "the story changes nothing");
     let faults: [(&str, Fault); 5] = [
         ("EIO at", |n| FaultDisk::fail(n, libc::EIO)),
-        ("ENOSPC at", |n| FaultDisk::fail(n, libc::ENOSPC)),
+        ("ENOSPC at", |n| FaultDisk::fail(n, libc::ENOSPC).counting_mutations()),
         ("stopped before", |n| FaultDisk::stop_before(n).counting_mutations()),
         ("stopped during", |n| FaultDisk::stop_during(n).counting_mutations()),
         ("stopped after", |n| FaultDisk::stop_after(n).counting_mutations()),
