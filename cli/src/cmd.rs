@@ -42,6 +42,7 @@ mod conversation;
 mod doctor;
 mod export;
 mod gc;
+mod hooks;
 mod import;
 mod init;
 mod leftovers;
@@ -68,6 +69,7 @@ commands! {
         Doctor => doctor,
         Migrate => migrate,
         Gc => gc,
+        Hooks => hooks,
         Lock => lock,
         Session => session,
         Completions => completions,

@@ -6,7 +6,6 @@
 mod ago;
 mod ask;
 mod bar;
-mod clean;
 mod log;
 mod table;
 mod trace;
@@ -19,11 +18,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
+use jp_store::clean::clean_json;
+pub(crate) use jp_store::clean::{clean, clean_block};
 use serde::Serialize;
 
 pub(crate) use self::ago::ago;
-use self::clean::clean_json;
-pub(crate) use self::clean::{clean, clean_block};
 pub(crate) use self::log::Log;
 pub(crate) use self::table::{Cell, Column, Look, Table};
 pub(crate) use self::trace::{install as install_trace, install_log};

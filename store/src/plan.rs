@@ -162,9 +162,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Adds what follows from how one conversation stands. `root` is the workspace's conversations.
-    pub(crate) fn add(&mut self, sighting: &Sighting, direction: Direction, root: &Path) {
-        let mut one = Steps { id: sighting.id, root, plan: Self::default() };
+    /// Adds what follows from how one conversation stands.
+    pub(crate) fn add(&mut self, sighting: &Sighting, direction: Direction, ground: Ground<'_>) {
+        let mut one = Steps { id: sighting.id, ground, plan: Self::default() };
         one.sort_out(sighting, direction);
         let wanted = match direction {
             Direction::Out | Direction::Both => true,
@@ -178,10 +178,19 @@ impl Plan {
     }
 }
 
+/// Where the real files are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ground<'a> {
+    /// Where they are reached.
+    pub(crate) reached: &'a Path,
+    /// Where a person finds them, and the mount that may lie over them.
+    pub(crate) shown: &'a Path,
+}
+
 /// The steps of one conversation as they come together.
 struct Steps<'a> {
     id: ConversationId,
-    root: &'a Path,
+    ground: Ground<'a>,
     plan: Plan,
 }
 
@@ -194,7 +203,7 @@ impl Steps<'_> {
                     self.step(Deed::Copy, path);
                 }
             }
-            (Roots::Removed, path) => self.step(Deed::Hide, path.unwrap_or(self.root)),
+            (Roots::Removed, path) => self.step(Deed::Hide, path.unwrap_or(self.ground.reached)),
             (Roots::Work, Some(path)) if direction != Direction::Out => {
                 let flaws = sighting.units.iter().filter_map(|unit| unit.flaw.as_ref());
                 let broken = flaws.clone().next().is_some();
@@ -226,14 +235,14 @@ impl Steps<'_> {
             }
             Some(_) => {}
         }
-        if sighting.transcript {
-            self.step(Deed::Write, &at.join(transcript::NAME));
+        if let Some(deed) = &sighting.transcript {
+            self.step(deed.clone(), &at.join(transcript::NAME));
         }
         for (second, whole) in &sighting.seconds {
             if *whole {
                 self.step(Deed::Withdraw, second);
             } else {
-                let (second, at) = (self.relative(second), self.relative(at));
+                let (second, at) = (self.shown(second), self.relative(at));
                 let reason = format!("{}: a second copy beside {}; remove one of them", second.display(), at.display());
                 self.plan.held.push(Held { id: Some(self.id), reason });
             }
@@ -291,7 +300,7 @@ impl Steps<'_> {
     }
 
     fn hold(&mut self, at: &Path, (file, reason): &(ManagedFile, String)) {
-        let path = self.relative(&managed(at, *file));
+        let path = self.shown(&managed(at, *file));
         self.plan.held.push(Held { id: Some(self.id), reason: format!("{}: {reason}", path.display()) });
     }
 
@@ -300,7 +309,11 @@ impl Steps<'_> {
         self.plan.steps.push(Step { id: self.id, deed, path });
     }
 
+    fn shown(&self, path: &Path) -> PathBuf {
+        self.ground.shown.join(self.relative(path))
+    }
+
     fn relative(&self, path: &Path) -> PathBuf {
-        path.strip_prefix(self.root).unwrap_or(path).to_owned()
+        path.strip_prefix(self.ground.reached).unwrap_or(path).to_owned()
     }
 }

@@ -11,12 +11,12 @@ use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, children_dir, managed};
 use crate::ledger::{Entry, Left};
 use crate::moved::Moved;
-use crate::observe::{Flaw, UnitBytes, stat_file, unmanaged};
+use crate::observe::{Flaw, UnitBytes, read_file, stat_file, unmanaged};
 use crate::own::{self, OwnFile, hides};
 use crate::parallel;
-use crate::plan::{Deed, Plan, Wanted};
+use crate::plan::{Deed, Ground, Plan, Wanted};
 use crate::presence::Projection;
-use crate::reconcile::{Action, Base, ManagedFile, Root, Unit, is_conclusive};
+use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive};
 use crate::scan::is_absent;
 use crate::snapshot::Snapshot;
 use crate::transcript;
@@ -39,8 +39,8 @@ pub(crate) struct Sighting {
     pub(crate) own: Vec<OwnFile>,
     /// Managed files that are hidden and there, and whether they are as they were exported.
     pub(crate) hidden: Vec<(ManagedFile, bool)>,
-    /// The transcript is not as it should be.
-    pub(crate) transcript: bool,
+    /// Whether the transcript has to be written, or to go.
+    pub(crate) transcript: Option<Deed>,
     /// Second copies, and whether each is nothing but a copy.
     pub(crate) seconds: Vec<(PathBuf, bool)>,
 }
@@ -140,7 +140,7 @@ impl Sighting {
             units: Vec::new(),
             own: Vec::new(),
             hidden: Vec::new(),
-            transcript: false,
+            transcript: None,
             seconds: Vec::new(),
         };
         let unwanted = snapshot.ledger.covered && entry.is_some_and(|entry| entry.intent == Projection::LocalOnly);
@@ -182,17 +182,32 @@ impl Sighting {
         }
         sighting.see_units(disk, found, base)?;
         sighting.own = own::look(disk, store, work, entry)?;
-        sighting.transcript = sighting.wanted.is_some() && {
-            let left = entry.and_then(|entry| entry.left.as_ref()).cloned().unwrap_or_default();
-            let base = base.copied().unwrap_or_default();
-            let stream_changed = sighting.units.iter().any(|unit| !unit.differs.is_empty());
-            stream_changed && snapshot.ledger.form.transcripts
-                || !transcript_as_left(disk, work, &base, &left, snapshot.ledger.form.transcripts)?
-        };
+        sighting.transcript = sighting.see_transcript(disk, work, entry, snapshot.ledger.form.transcripts)?;
         for place in snapshot.places(Root::Work, id).skip(1) {
             sighting.seconds.push((place.dir.clone(), is_whole_copy(disk, store, &place.dir)?));
         }
         Ok(sighting)
+    }
+
+    fn see_transcript(
+        &self,
+        disk: &dyn Disk,
+        work: &Path,
+        entry: Option<&Entry>,
+        wanted: bool,
+    ) -> Result<Option<Deed>> {
+        let left = entry.and_then(|entry| entry.left.as_ref()?.transcript);
+        let is_own = |file: &OwnFile| file.path == Path::new(transcript::NAME);
+        if left.is_none() && !wanted || self.own.iter().any(is_own) {
+            return Ok(None);
+        }
+        let there = read_file(disk, &work.join(transcript::NAME))?.map(|contents| Digest::of(&contents.bytes));
+        if !wanted {
+            return Ok(there.map(|_| Deed::Remove));
+        }
+        let stale = self.units.iter().any(|unit| !unit.differs.is_empty());
+        let as_left = there.is_some() && there == left.and_then(|left| left.digest);
+        Ok((stale || !as_left).then_some(Deed::Write))
     }
 
     fn see_units(&mut self, disk: &dyn Disk, found: &Conversation, base: Option<&Base>) -> Result<()> {
@@ -265,7 +280,8 @@ impl Looked {
     /// Looks at all conversations that are wanted.
     pub(crate) fn at(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, wanted: &Wanted) -> Result<Self> {
         let mut looked = Self::default();
-        let Some(root) = layout.work.as_ref() else { return Ok(looked) };
+        let (Some(root), shown) = (layout.work.as_ref(), layout.shown()) else { return Ok(looked) };
+        let ground = Ground { reached: &root.conversations, shown: &shown.conversations };
         let order = Partition::ALL.into_iter().flat_map(|partition| snapshot.tree(partition).walk());
         let all = order.filter_map(|(_, id)| snapshot.get(id)).filter(|found| wanted.includes(found.id));
         let meant = |found: &Conversation| {
@@ -280,7 +296,7 @@ impl Looked {
         for (found, sighting) in here.into_iter().zip(seen) {
             let Some(sighting) = sighting? else { continue };
             let mut one = Plan::default();
-            one.add(&sighting, wanted.direction, &root.conversations);
+            one.add(&sighting, wanted.direction, ground);
             if one.steps.is_empty() {
                 if one.held.is_empty() && sighting.roots == Roots::Both {
                     looked.unsure.push(found.id);

@@ -11,6 +11,7 @@ mod cover;
 mod create;
 mod doctor;
 mod elsewhere;
+mod flat;
 mod gc;
 mod keep;
 mod migrate;

@@ -14,6 +14,8 @@ mod faults;
 mod git;
 // Edits made by hand in either root, and which of two copies counts.
 mod hand_edits;
+// What git runs before a commit.
+mod hooks;
 // What loses its place keeps its bytes.
 mod keeping;
 // Who holds a conversation, who waits, and who is let through.

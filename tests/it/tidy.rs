@@ -8,8 +8,21 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 11] =
-    ["id", "time", "json", "meta", "events", "tree", "path", "layout", "reconcile", "presence", "journal"];
+const PURE: [&str; 13] = [
+    "clean",
+    "events",
+    "id",
+    "journal",
+    "json",
+    "layout",
+    "meta",
+    "path",
+    "presence",
+    "reconcile",
+    "time",
+    "transcript",
+    "tree",
+];
 
 const LONGEST: usize = 700;
 
@@ -100,6 +113,7 @@ fn scripts_stop_at_the_first_failure() {
     assert!(careless("#!/usr/bin/env bash\n# Why.\n\nset -euo pipefail\ntrue\n").is_none());
     assert!(careless("#!/usr/bin/env bash\ntrue\nset -euo pipefail\n").is_some());
     assert!(careless("set -euo pipefail\n").is_some());
+    assert!(careless("#!/bin/sh\n# Why.\nset -eu\n").is_none() && careless("#!/bin/sh\ntrue\n").is_some());
 }
 
 /// Applies a rule to every file it is for and fails with all that it finds.
@@ -166,11 +180,14 @@ fn overlong(text: &str) -> Option<String> {
 
 fn careless(text: &str) -> Option<String> {
     let mut lines = text.lines();
-    if lines.next() != Some("#!/usr/bin/env bash") {
-        return Some("does not begin with `#!/usr/bin/env bash`".to_owned());
-    }
+    // Where bash may be missing, a shell is all there is, and it has no `pipefail`.
+    let strict = match lines.next() {
+        Some("#!/usr/bin/env bash") => "set -euo pipefail",
+        Some("#!/bin/sh") => "set -eu",
+        _ => return Some("does not begin with `#!/usr/bin/env bash` or `#!/bin/sh`".to_owned()),
+    };
     let first = lines.map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
-    (first != Some("set -euo pipefail")).then(|| "does not begin with `set -euo pipefail`".to_owned())
+    (first != Some(strict)).then(|| format!("does not begin with `{strict}`"))
 }
 
 fn relative(path: &Path) -> String {

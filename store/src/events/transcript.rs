@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::text::{Scope, arguments, indented, scope_of, text_of};
 use super::{COMPACTION, CONFIG_DELTA, Stream, TURN_START, kind, text_at, timestamp};
+use crate::clean::clean;
 use crate::json::Object;
 use crate::time;
 
@@ -22,6 +23,9 @@ pub enum Style {
     Brief,
     /// Everything, reasoning and tool results included.
     Full,
+    /// Everything, as part of a document: headings leave the first level to its title, reasoning is quoted, and no block
+    /// runs into the next.
+    Document,
 }
 
 /// How much of a tool call's arguments goes on its one line, in characters.
@@ -33,13 +37,13 @@ impl Stream {
         let all = self.turns();
         let chosen = turns.unwrap_or(0..all.len());
         let failed = self.failed_calls();
-        let mut page = Page::default();
+        let mut page = Page { style, text: String::new(), heading: String::new() };
         for (number, turn) in all.iter().enumerate().filter(|(number, _)| chosen.contains(number)) {
             let events = || self.elements[turn.clone()].iter().filter_map(Value::as_object);
             let began = events().next().and_then(timestamp).map(|at| format!(", {}", time::native(at)));
-            page.heading(&format!("# Turn {}{}", number + 1, began.unwrap_or_default()));
+            page.heading(1, &format!("Turn {}{}", number + 1, began.unwrap_or_default()));
             for event in events() {
-                page.event(event, style, &failed);
+                page.event(event, &failed);
             }
         }
         page.text
@@ -53,17 +57,18 @@ impl Stream {
 }
 
 /// The text so far: blocks with an empty line between them.
-#[derive(Default)]
 struct Page {
+    style: Style,
     text: String,
     /// The heading the next block would stand under, so that it is not repeated.
     heading: String,
 }
 
 impl Page {
-    fn event(&mut self, event: &Object, style: Style, failed: &HashSet<&str>) {
+    fn event(&mut self, event: &Object, failed: &HashSet<&str>) {
+        let style = self.style;
         let Some(scope) = scope_of(event) else {
-            if style == Style::Full {
+            if style >= Style::Full {
                 self.remark(event);
             }
             return;
@@ -73,38 +78,38 @@ impl Page {
         };
         match scope {
             Scope::User => {
-                self.heading(&format!("## {}", text_at(event, "author").unwrap_or("User")));
+                self.heading(2, text_at(event, "author").unwrap_or("User"));
                 self.block(&text);
             }
             Scope::Assistant if style >= Style::Chat => {
-                self.heading("## Assistant");
+                self.heading(2, "Assistant");
                 self.block(&text);
             }
             Scope::Structured if style >= Style::Chat => {
-                self.heading("## Assistant");
+                self.heading(2, "Assistant");
                 self.fenced("json", &text);
             }
             Scope::ToolCall if style == Style::Brief => {
                 let error = text_at(event, "id").is_some_and(|id| failed.contains(id));
                 self.line(&format!("- {}{}", one_line(event), if error { " (failed)" } else { "" }));
             }
-            Scope::Reasoning if style == Style::Full => {
-                self.heading("### Reasoning");
-                self.block(&text);
+            Scope::Reasoning if style >= Style::Full => {
+                self.heading(3, "Reasoning");
+                if style == Style::Document { self.quote(&text) } else { self.block(&text) }
             }
-            Scope::ToolCall if style == Style::Full => {
-                self.heading(&format!("### Tool call: {}", text_at(event, "name").unwrap_or_default()));
+            Scope::ToolCall if style >= Style::Full => {
+                self.heading(3, &format!("Tool call: {}", text_at(event, "name").unwrap_or_default()));
                 if let Some(arguments) = arguments(event) {
                     self.fenced("json", &indented(&arguments));
                 }
             }
-            Scope::ToolResult if style == Style::Full => {
+            Scope::ToolResult if style >= Style::Full => {
                 let error = event.get("is_error") == Some(&Value::Bool(true));
-                self.heading(if error { "### Tool error" } else { "### Tool result" });
+                self.heading(3, if error { "Tool error" } else { "Tool result" });
                 self.fenced("", &text);
             }
-            Scope::Inquiry if style == Style::Full => {
-                self.heading(if event.contains_key("question") { "### Question" } else { "### Answer" });
+            Scope::Inquiry if style >= Style::Full => {
+                self.heading(3, if event.contains_key("question") { "Question" } else { "Answer" });
                 self.block(&text);
             }
             Scope::Assistant
@@ -129,14 +134,17 @@ impl Page {
                     self.block(summary);
                 }
             }
-            kind => self.block(&format!("*An event of type `{kind}`.*")),
+            kind => self.block(&format!("*An event of type `{}`.*", clean(kind))),
         }
     }
 
-    fn heading(&mut self, heading: &str) {
+    /// A heading of this level, from 1. Names in it come from the file, and a heading is one line.
+    fn heading(&mut self, level: usize, words: &str) {
+        let level = level + usize::from(self.style == Style::Document);
+        let heading = format!("{} {}", "#".repeat(level), clean(words));
         if self.heading != heading {
-            self.block(heading);
-            heading.clone_into(&mut self.heading);
+            self.block(&heading);
+            self.heading = heading;
         }
     }
 
@@ -146,6 +154,19 @@ impl Page {
         }
         self.text.push_str(text.trim_end_matches(['\n', '\r']));
         self.text.push('\n');
+        if self.style == Style::Document
+            && let Some(fence) = open_fence(text)
+        {
+            self.text.push_str(&fence);
+            self.text.push('\n');
+        }
+    }
+
+    /// A block that somebody only thought. Its own fences end with it.
+    fn quote(&mut self, text: &str) {
+        let quoted = text.trim_end_matches(['\n', '\r']).lines().map(|line| format!("> {line}"));
+        let lines: Vec<String> = quoted.map(|line| line.trim_end().to_owned()).collect();
+        self.block(&lines.join("\n"));
     }
 
     /// A list item; it stands right under the one before it.
@@ -167,6 +188,28 @@ impl Page {
         let fence = "`".repeat(longest.max(2) + 1);
         self.block(&format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n')));
     }
+}
+
+/// The fence that ends the code block which a text leaves open: what follows the text would be code to every reader.
+fn open_fence(text: &str) -> Option<String> {
+    let mut open: Option<(char, usize)> = None;
+    for line in text.lines() {
+        let marks = line.trim_start_matches(' ');
+        if line.len() - marks.len() > 3 {
+            continue;
+        }
+        let Some(mark) = marks.chars().next().filter(|mark| matches!(mark, '`' | '~')) else {
+            continue;
+        };
+        let rest = marks.trim_start_matches(mark);
+        let length = marks.len() - rest.len();
+        open = match open {
+            None if length >= 3 && (mark == '~' || !rest.contains('`')) => Some((mark, length)),
+            Some((opened, least)) if mark == opened && length >= least && rest.trim().is_empty() => None,
+            open => open,
+        };
+    }
+    open.map(|(mark, length)| mark.to_string().repeat(length))
 }
 
 /// A tool call's name and compact arguments, shortened.

@@ -8,7 +8,7 @@ use super::{Guards, Writer};
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
 use crate::lock::{Guard, Wait, make_room_for_files};
-use crate::plan::{Deed, Direction, Held, Plan, Step, Wanted};
+use crate::plan::{Deed, Direction, Ground, Held, Plan, Step, Wanted};
 use crate::sighting::{Roots, Sighting};
 
 /// How many are copied out in one go: between two of them everything is brought to disk once.
@@ -56,6 +56,7 @@ impl Writer {
             return self.reconcile_beneath(looked.plan, wanted, wait, done);
         }
         done.held = looked.plan.held;
+        let planned = looked.plan.steps;
         let of = looked.todo.len() + looked.copies.len();
         let mut at = 0;
         for some in looked.todo.chunks(AT_ONCE) {
@@ -63,7 +64,7 @@ impl Writer {
             if done.stopped {
                 return Ok(done);
             }
-            self.reconcile_some(some, wanted, wait, &mut done)?;
+            self.reconcile_some(some, wanted, &planned, wait, &mut done)?;
             at += some.len();
         }
         let all = looked.copies.iter().copied().collect();
@@ -137,6 +138,7 @@ impl Writer {
         &self,
         ids: &[ConversationId],
         wanted: &Wanted,
+        planned: &[Step],
         wait: &Wait<'_>,
         done: &mut Reconciled,
     ) -> Result<()> {
@@ -145,7 +147,7 @@ impl Writer {
         let mut outcome = Ok(());
         for guard in ids.iter().filter_map(|id| guards.get(id)) {
             match op.bring_in_step(guard, wanted.direction) {
-                Ok(steps) => done.steps.extend(steps),
+                Ok(steps) => done.steps.extend(as_planned(planned, guard.id(), steps)),
                 Err(error) if is_everybodys(&error) => {
                     outcome = Err(error);
                     break;
@@ -184,8 +186,9 @@ impl Operation<'_> {
         let Some(found) = self.snapshot().get(id) else { return Ok(Vec::new()) };
         self.snapshot().check_readable(id)?;
         let sighting = Sighting::of(self.store().disk(), layout, self.snapshot(), found)?;
+        let shown = layout.shown();
         let mut plan = Plan::default();
-        plan.add(&sighting, direction, &root.conversations);
+        plan.add(&sighting, direction, Ground { reached: &root.conversations, shown: &shown.conversations });
         if plan.steps.is_empty() {
             return Ok(plan.steps);
         }
@@ -196,6 +199,7 @@ impl Operation<'_> {
                 self.settle(guard)?;
                 self.name_parent(guard)?;
                 self.project(guard)?;
+                self.write_transcript(guard)?;
                 for (second, _) in sighting.seconds.iter().filter(|(_, whole)| *whole) {
                     self.drop_second_copy(id, second)?;
                 }
@@ -211,13 +215,22 @@ impl Operation<'_> {
         let layout = &self.store().layout;
         let (Some(root), Some(found)) = (layout.work.as_ref(), self.snapshot().get(id)) else { return Ok(()) };
         let sighting = Sighting::of(self.store().disk(), layout, self.snapshot(), found)?;
+        let shown = layout.shown();
         let mut plan = Plan::default();
-        plan.add(&sighting, Direction::Both, &root.conversations);
+        plan.add(&sighting, Direction::Both, Ground { reached: &root.conversations, shown: &shown.conversations });
         if plan.steps.is_empty() && plan.held.is_empty() && sighting.roots == Roots::Both {
             self.stamp(id)?;
         }
         Ok(())
     }
+}
+
+/// What was done in the words of the plan, if it is what was planned: a parent that has moved meanwhile gives its children
+/// other paths, and nothing else.
+fn as_planned(planned: &[Step], id: ConversationId, done: Vec<Step>) -> Vec<Step> {
+    let planned: Vec<_> = planned.iter().filter(|step| step.id == id).cloned().collect();
+    let same = |(a, b): (&Step, &Step)| std::mem::discriminant(&a.deed) == std::mem::discriminant(&b.deed);
+    if planned.len() == done.len() && planned.iter().zip(&done).all(same) { planned } else { done }
 }
 
 /// Whether what went wrong would go wrong with every other conversation too.

@@ -1,30 +1,70 @@
 //! Transcripts beside the real files: made from the events, never taken for anybody's own.
 
+use std::path::Path;
+
 use super::operation::Operation;
-use crate::error::Result;
-use crate::files::NewFile;
+use crate::error::{Context as _, Result};
+use crate::files::{NewFile, exists, gather};
 use crate::id::ConversationId;
+use crate::layout::managed;
 use crate::lock::Guard;
-use crate::meta::Parent;
-use crate::plan::Nesting;
+use crate::meta::Meta;
+use crate::observe::{read_file, stat_file};
+use crate::reconcile::{Digest, FileBase, ManagedFile, Root};
+use crate::transcript;
 
 impl Operation<'_> {
     /// The transcript that belongs beside a new copy, where transcripts are wanted.
-    pub(super) fn new_transcript(&self, _id: ConversationId) -> Result<Option<NewFile>> {
-        Ok(None)
+    pub(super) fn new_transcript(&self, id: ConversationId) -> Result<Option<NewFile>> {
+        if !self.ledger().form.transcripts {
+            return Ok(None);
+        }
+        Ok(self.make_transcript(id)?.map(|bytes| NewFile::bytes(transcript::NAME, bytes)))
     }
 
-    /// Where children lie beside their parents, nothing but the file tells whose they are: what another writer dropped, or
-    /// what only the place told, is put into it.
-    pub(super) fn name_parent(&mut self, guard: &Guard) -> Result<()> {
-        if self.ledger().form.nesting == Nesting::Nested || self.snapshot().find(guard.id())?.store.is_none() {
-            return Ok(());
+    /// Makes the transcript beside a copy say what the store does. One that is there is kept current even where none is
+    /// asked for; one that was written here goes when none is wanted any more. What somebody wrote into it is kept.
+    pub(super) fn write_transcript(&mut self, guard: &Guard) -> Result<()> {
+        let (id, disk) = (guard.id(), self.store().disk());
+        let Some(work) = self.snapshot().find(id)?.dirs().work.map(Path::to_owned) else { return Ok(()) };
+        let path = work.join(transcript::NAME);
+        let there = match stat_file(disk, &path)? {
+            Some(_) => {
+                read_file(disk, &path)?.map(|contents| contents.bytes).filter(|bytes| transcript::is_made(bytes))
+            }
+            None => None,
+        };
+        let left = self.ledger().get(id).and_then(|entry| entry.left.as_ref()?.transcript);
+        let (asked, was_asked) = (self.ledger().form.transcripts, left.is_some());
+        let new = if asked || !was_asked && there.is_some() { self.make_transcript(id)? } else { None };
+        let as_left = there.as_deref().map(Digest::of) == left.and_then(|left| left.digest);
+        if there.is_some() && !as_left && there != new && was_asked {
+            self.keep_own(id, Root::Work, gather(disk, &work, [transcript::NAME.into()])?)?;
         }
-        let parent = self.snapshot().find(guard.id())?.parent;
-        let mut meta = self.read_meta(guard)?;
-        if let (Parent::Absent, Some(parent)) = (meta.parent(), parent) {
-            meta.set_parent(Parent::Of(parent));
+        match (&new, &there, self.writer.work_scratch()) {
+            (Some(bytes), _, Some(scratch)) => scratch.replace(&path, bytes).map(drop)?,
+            (None, Some(_), _) if was_asked => disk.remove_file(&path).context("remove", &path)?,
+            (Some(_) | None, ..) => {}
         }
-        self.write_meta(guard, meta)
+        let work = stat_file(disk, &path)?;
+        let written =
+            new.filter(|_| asked).map(|bytes| FileBase { digest: Some(Digest::of(&bytes)), store: None, work });
+        if let Some(left) = self.ledger_mut().get_mut(id).and_then(|entry| entry.left.as_mut()) {
+            left.transcript = written;
+        }
+        Ok(())
+    }
+
+    /// The transcript of what the store has; `None` where the user has a file of that name, or the events are not sound.
+    fn make_transcript(&self, id: ConversationId) -> Result<Option<Vec<u8>>> {
+        let disk = self.store().disk();
+        let Some(store) = self.snapshot().find(id)?.dirs().store else { return Ok(None) };
+        if exists(disk, &store.join(transcript::NAME))? {
+            return Ok(None);
+        }
+        let read = |file| read_file(disk, &managed(store, file));
+        let Some(events) = read(ManagedFile::Events)? else { return Ok(None) };
+        let meta = read(ManagedFile::Metadata)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
+        Ok(transcript::render(id, meta.as_ref(), &events.bytes))
     }
 }

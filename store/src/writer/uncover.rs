@@ -160,7 +160,9 @@ impl Operation<'_> {
         self.check_sight(guard.id())?;
         self.drop_hidden(guard.id())?;
         self.settle(guard)?;
-        self.project(guard)
+        self.name_parent(guard)?;
+        self.project(guard)?;
+        self.write_transcript(guard)
     }
 
     /// Refuses a conversation whose copy was there and is not seen, while something refuses to be looked at: it may be in

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// For one line: nothing in it ends the line, and no tab begins a column.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+pub fn clean(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe)
 }
 
 /// For a block of text: lines and tabs stay.
-pub(crate) fn clean_block(text: &str) -> Cow<'_, str> {
+pub fn clean_block(text: &str) -> Cow<'_, str> {
     escape(text, |char| is_unsafe(char) && !matches!(char, '\n' | '\t'))
 }
 
 /// For a JSON document: the same characters, in the spelling that JSON has for them. Outside of strings it has none.
-pub(crate) fn clean_json(text: &str) -> Cow<'_, str> {
+pub fn clean_json(text: &str) -> Cow<'_, str> {
     let is_unsafe = |char| is_unsafe(char) && !matches!(char, '\n' | '\t');
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);

@@ -1,0 +1,79 @@
+//! What was measured, as a table and as JSON.
+
+use serde_json::{Map, Value, json};
+
+use crate::job::Group;
+use crate::options::Options;
+
+/// Everything, for machines.
+pub(crate) fn results(options: &Options, groups: &[Group]) -> Value {
+    let mut rows = Map::new();
+    for group in groups {
+        for job in &group.jobs {
+            let mut row = Map::new();
+            row.insert("median_ms".into(), json!(job.median()));
+            row.insert("least_ms".into(), json!(job.least()));
+            row.insert("most_ms".into(), json!(job.most()));
+            for (base, _, key) in group.bases {
+                row.insert((*key).to_owned(), json!(job.median() / group.median(base)));
+            }
+            rows.insert(job.name.to_owned(), row.into());
+        }
+    }
+    json!({
+        "size": options.size,
+        "rounds": options.rounds,
+        "slow_rounds": options.slow_rounds,
+        "events_size": options.events_size,
+        "layout": format!("{:?}", options.layout).to_lowercase(),
+        "results": rows,
+    })
+}
+
+/// A table for each group, beside earlier results where there are any.
+pub(crate) fn table(groups: &[Group], results: &Value, earlier: Option<&Value>) -> String {
+    let mut text: String = groups.iter().map(|group| part(group, results, earlier)).collect();
+    if let Some(earlier) = earlier {
+        for key in ["size", "events_size", "layout"] {
+            if earlier[key] != results[key] {
+                text.push_str(&format!("not the same {key}: {} then, {} now\n", earlier[key], results[key]));
+            }
+        }
+    }
+    text
+}
+
+fn part(group: &Group, results: &Value, earlier: Option<&Value>) -> String {
+    let mut text = format!("\n{:<20} {:>10} {:>10} {:>10}", group.title, "median ms", "least", "most");
+    for (_, head, _) in group.bases {
+        text.push_str(&format!(" {head:>8}"));
+    }
+    // Machines differ; the ratio within one run is what can be compared between two.
+    let compared = group.bases.last();
+    if let (Some(_), Some((_, head, _))) = (earlier, compared) {
+        text.push_str(&format!(" {:>10} {:>10}", format!("{head} was"), "change"));
+    }
+    text.push('\n');
+    for job in &group.jobs {
+        let row = &results["results"][job.name];
+        let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+        text.push_str(&format!("{:<20}", job.name));
+        for key in ["median_ms", "least_ms", "most_ms"] {
+            text.push_str(&format!(" {:>10.1}", number(key)));
+        }
+        for (.., key) in group.bases {
+            text.push_str(&format!(" {:>8.2}", number(key)));
+        }
+        if let (Some(earlier), Some((.., key))) = (earlier, compared) {
+            match earlier["results"][job.name][*key].as_f64() {
+                Some(was) => {
+                    let change = (number(key) / was - 1.0) * 100.0;
+                    text.push_str(&format!(" {was:>10.2} {change:>+9.0}%"));
+                }
+                None => text.push_str(&format!(" {:>10} {:>10}", "–", "–")),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
