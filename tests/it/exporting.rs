@@ -16,6 +16,8 @@ use crate::story::{
 
 // Every call fails, and the process stops around each.
 mod faults;
+// How the files lie, and which there are.
+mod forms;
 // The disk is full.
 mod full;
 // The process is stopped.
