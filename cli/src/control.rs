@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use jp_fs::mount::Status;
 use jp_store::plan::Form;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt};
 use nix::sys::time::TimeVal;
 use serde::{Deserialize, Serialize};
@@ -219,6 +220,14 @@ impl Asked {
         let mut stream = reach(path, |short| connect_within(short, limit))?;
         write_line(&mut stream, request)?;
         Ok(Self { stream, until })
+    }
+
+    /// Whether the answer begins to arrive within this time.
+    pub(crate) fn begins(&self, limit: Duration) -> bool {
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        let mut watched = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+        // What cannot be watched is waited for.
+        !matches!(poll(&mut watched, limit), Ok(0))
     }
 
     /// Waits for the answer.

@@ -2,6 +2,7 @@
 //! the real files, and told the same way.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use jp_store::writer::Progress;
 use serde::Serialize;
 
 use crate::change::change;
-use crate::control::{self, Answer, Part, Request, What};
+use crate::control::{Answer, Asked, Part, Request, What};
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Kind, Result};
 use crate::mountinfo;
@@ -24,6 +25,9 @@ use crate::ui::clean;
 
 /// How long the process behind a mount may take: an export of everything, behind others who hold locks.
 const ANSWER: Duration = Duration::from_secs(3600);
+
+/// After this long it is said what is waited for.
+const NOTICEABLE: Duration = Duration::from_secs(2);
 
 /// Something to be brought in step.
 pub(crate) struct Job {
@@ -90,8 +94,12 @@ impl Job {
             Direction::Out | Direction::Both => Request::Export { form: self.wanted.form, part },
         };
         let socket = known.state.socket();
-        let answer = control::ask(&socket, &request, ANSWER)
-            .map_err(|error| Error::io("speak with the daemon at", &socket, &error))?;
+        let mute = |error: io::Error| Error::io("speak with the daemon at", &socket, &error);
+        let asked = Asked::begin(&socket, &request, ANSWER).map_err(mute)?;
+        if !asked.begins(NOTICEABLE) {
+            ctx.ui.note("The process behind the mount is at work on it; it goes on when you stop waiting.");
+        }
+        let answer = asked.end().map_err(mute)?;
         match (answer.outcome, answer.error) {
             (Some(outcome), _) => Ok(outcome),
             (None, error) => {

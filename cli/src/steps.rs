@@ -260,9 +260,10 @@ mod tests {
             ],
             held: vec![left(8)],
             busy: vec![left(9)],
-            ..Reconciled::default()
+            looked_at: 10_001,
+            stopped: false,
         };
-        let some = Outcome { shown: 10_001, ..Outcome::from(done) };
+        let some = Outcome::from(done);
         check(
             &some,
             "3 written, 1 moved, 1 held, 1 busy; 9,996 in step.",

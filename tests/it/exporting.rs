@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
-use jp_tests::{Contents, Mounted, Sample, Shot, TestEnv, User, Workspace, contents, ids};
+use jp_tests::{Contents, Mounted, Sample, Shot, TestEnv, User, Workspace, contents, ids, mtime, set_mtime};
 use serde_json::{Value, json};
 
 use crate::story::{
@@ -14,6 +14,10 @@ use crate::story::{
     work_file, workspace,
 };
 
+// Every call fails, and the process stops around each.
+mod faults;
+// How the files lie, and which there are.
+mod forms;
 // The disk is full.
 mod full;
 // The process is stopped.
@@ -204,8 +208,8 @@ fn what_does_not_parse_is_held() {
     edit_store(&w, &a, "events.json", "[", "[ ");
     let (bytes, store) = (fs::read(&broken).expect("read"), contents(&w.silo().join("conversations")));
     for (args, verb) in [(&["export"][..], "export"), (&["import"], "import")] {
-        let told = w.jp(args).fails_with(1).says(&format!("not {verb}ed: ")).says("line 2").says("hint: ");
-        assert!(told.stderr.contains(broken.to_str().expect("UTF-8")), "{}", told.told());
+        let named = format!("not {verb}ed: {}: line 2", broken.display());
+        w.jp(args).fails_with(1).says(&named).says("hint: ");
         assert_eq!(fs::read(&broken).expect("read"), bytes, "the file stays");
     }
     assert_eq!(contents(&w.silo().join("conversations")), store, "so does the store");
@@ -252,10 +256,9 @@ fn both_copies_changed() {
     let path = place(&w, &b, "metadata.json");
     for (later, wins) in [(2, "workspace wins"), (-2, "store wins")] {
         let file = work_file(&w, &b, "metadata.json");
-        let (mine, theirs) = (format!("\"mine {later}\": 1"), format!("\"theirs {later}\": 1"));
-        edit_store(&w, &b, "metadata.json", "{\n", &format!("{{\n  {theirs},\n"));
-        rewrite(&file, "{\n", &format!("{{\n  {mine},\n"), 0);
-        jp_tests::set_mtime(&file, jp_tests::mtime(&store_file(&w, &b, "metadata.json")) + later * SECOND);
+        edit_store(&w, &b, "metadata.json", "{\n", &format!("{{\n  \"theirs{later}\": 1,\n"));
+        rewrite(&file, "{\n", &format!("{{\n  \"mine{later}\": 1,\n"), 0);
+        set_mtime(&file, mtime(&store_file(&w, &b, "metadata.json")) + later * SECOND);
         let (store, work) = (fs::read(store_file(&w, &b, "metadata.json")), fs::read(&file));
         let told = w.jp(&["export", "--check"]).fails_with(1);
         assert_eq!(told.stdout, format!("conflict {path} ({wins})\n"), "{}", told.told());

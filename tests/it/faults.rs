@@ -11,11 +11,9 @@ use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::lock::Wait;
 use jp_store::meta::Meta;
-use jp_store::plan::{Direction, Wanted};
 use jp_store::presence::Projection;
-use jp_store::reconcile::ManagedFile;
 use jp_store::store::{Store, Surroundings};
-use jp_store::writer::{Seed, Strategy, Writer};
+use jp_store::writer::{Seed, Strategy};
 use jp_store::{ConversationId, Error, Result};
 use jp_tests::{FaultDisk, Place, Sample, TestEnv, Workspace};
 
@@ -484,47 +482,4 @@ fn several_silos_and_a_workspace_of_its_own() {
             writer.edit(&guard, |meta| meta.set_title(Some("Dorothea")))
         },
     });
-}
-
-/// Another worktree of the same store.
-fn elsewhere(workspace: &Workspace, change: impl FnOnce(&Writer)) {
-    let other = workspace.env().init_workspace("other", "otvo8");
-    change(&real(&other).writer().unwrap().0);
-}
-
-#[test]
-fn the_store_is_exported() {
-    sweep(&Story {
-        name: "export",
-        prepare: |workspace| {
-            family(workspace);
-            elsewhere(workspace, |writer| {
-                let lock = |n| writer.lock(id(n), &Wait::none()).unwrap();
-                writer.edit(&lock(B), |meta| meta.set_title(Some("Beatrix"))).unwrap();
-                writer.reparent(&lock(C), Some(id(D))).unwrap();
-                writer.replace(&lock(A), ManagedFile::Events, b"[]\n").unwrap();
-            });
-            // An edit by hand that reaches the store first.
-            fs::write(work_dir(workspace, D).join("events.json"), "[\n]\n").unwrap();
-        },
-        change: |store| reconcile(store, Direction::Out),
-    });
-}
-
-#[test]
-fn the_real_files_are_imported() {
-    sweep(&Story {
-        name: "import",
-        prepare: |workspace| {
-            family(workspace);
-            Sample::new(ARRIVED).title("Arrived").file("own.md", "mine\n").write(workspace, Place::Workspace);
-            fs::write(work_dir(workspace, B).join("events.json"), "[]\n").unwrap();
-            fs::remove_dir_all(work_dir(workspace, D)).unwrap();
-        },
-        change: |store| reconcile(store, Direction::In),
-    });
-}
-
-fn reconcile(store: &Store, direction: Direction) -> Result<()> {
-    store.writer()?.0.reconcile(&Wanted::all(direction), &Wait::none(), &mut |_| true).map(drop)
 }

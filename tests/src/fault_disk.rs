@@ -83,7 +83,8 @@ impl FaultDisk {
         Self { fault: Some(Fault::Stop { nth, when }), ..Self::default() }
     }
 
-    /// Lets only mutating calls count towards a stop, because a death between two reads leaves nothing new to look at.
+    /// Lets only mutating calls count: a death between two reads leaves nothing new to look at, and no read is refused for
+    /// want of room.
     /// `sync_dir` changes nothing that a surviving machine could see, so it does not count.
     pub fn counting_mutations(mut self) -> Self {
         self.mutations_only = true;
@@ -119,17 +120,16 @@ impl FaultDisk {
         seen.calls += 1;
         seen.mutations += usize::from(mutates);
         let mut line = format!("{verb} {}", path.display());
+        let (count, counts) = if self.mutations_only { (seen.mutations, mutates) } else { (seen.calls, true) };
         let fate = if seen.dead {
             Fate::Refuse
         } else {
             match self.fault {
-                Some(Fault::Fail { nth, errno }) if seen.calls == nth => {
+                Some(Fault::Fail { nth, errno }) if counts && count == nth => {
                     seen.struck = true;
                     Fate::Fail(errno)
                 }
                 Some(Fault::Stop { nth, when }) => {
-                    let (count, counts) =
-                        if self.mutations_only { (seen.mutations, mutates) } else { (seen.calls, true) };
                     if counts && count == nth {
                         seen.struck = true;
                         seen.dead = true;

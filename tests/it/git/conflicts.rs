@@ -54,7 +54,8 @@ fn edited(later: i64, wins: &str) {
     let conflicts = m.status("conflicts");
     assert!(conflicts.len() == 1 && conflicts[0]["id"] == format!("jp-c{}", ids::D), "{conflicts:#?}");
     let told = m.jp(&["status"]).ok();
-    assert!(told.stdout.contains(&format!("jp-c{}", ids::D)), "{}", told.told());
+    let named = |line: &str| line.starts_with("conflict ") && line.contains(&ids::D.to_string());
+    assert!(told.stdout.lines().any(named), "{}", told.told());
     let title = if later > 0 { "By hand" } else { "From the store" };
     assert_eq!(m.says(ids::D, "title"), title);
     assert_stored(&m, &tree(&m));
