@@ -231,7 +231,15 @@ fn managed_file_unlinked(world: &mut World) {
     world.driver.write(&path, b"[ half").expect("held");
     world.driver.unlink(&path).expect("removed");
     world.shows(&path, &before[Path::new("17528862001-dora/events.json")]);
-    assert_eq!((world.store(), world.drafts().len()), (before, 0));
+    assert_eq!((world.store(), world.drafts().len()), (before.clone(), 0));
+    // All of them come back, too, as long as their directory is there: whoever means the conversation removes that.
+    let dir = world.workspace.storage().join("conversations").join(D_PATH);
+    for name in ["base_config.json", "events.json", "metadata.json"] {
+        fs::remove_file(dir.join(name)).expect("removed");
+    }
+    world.driver.look();
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json"]);
+    assert_eq!(world.store(), before);
 }
 
 fn rmdir_rules(world: &mut World) {
