@@ -141,7 +141,8 @@ fn what_is_removed_is_hidden_here_and_nothing_else() {
 const SLOWLY: &str = r#"
 import os, select, sys
 for path, dirs, files in os.walk(sys.argv[1], topdown=False):
-    for name in files:
+    # What would be brought back goes first.
+    for name in sorted(files, reverse=True):
         os.unlink(os.path.join(path, name))
         select.select([], [], [], 0.1)
     for name in dirs:

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use jp_tests::{LIMIT, Mirrored, have, ids, skip, wait_for};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::{place, real, real_meta};
@@ -191,6 +192,27 @@ fn where_watches_run_out_it_looks_every_second() {
         m.end(&[]);
         m.check_store();
     }
+}
+
+#[test]
+fn where_the_system_loses_track_everything_is_looked_at() {
+    let m = Mirrored::new();
+    let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("read");
+    let most: usize = most.trim().parse().expect("a number");
+    if most > 50_000 {
+        return skip("this system keeps track of very many changes");
+    }
+    m.signal(Signal::SIGSTOP);
+    m.sh(&format!("for number in $(seq {most}); do : > \"$D/$number.tmp\"; done"));
+    // Nobody hears of these.
+    m.sh("mkdir -p \"$C/late/deep\"; sed -i 's/Question 0/Question zero/' \"$C/events.json\"");
+    m.signal(Signal::SIGCONT);
+    m.soon("an edit", || m.text(ids::C, "events.json").contains("Question zero"));
+    m.rest();
+    m.sh("echo x > \"$C/late/deep/x\"");
+    m.soon("a file in a directory nobody heard of", || m.stored(ids::C).join("late/deep/x").is_file());
+    assert_eq!(m.status("mounts")[0]["staleness"], "watching");
+    assert!(m.log().contains("lost track"), "{}", m.log());
 }
 
 #[test]
