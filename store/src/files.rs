@@ -108,6 +108,18 @@ impl<'a> Scratch<'a> {
         self.disk.rename(prepared, target).context("rename into place", target)
     }
 
+    /// Puts a file or a link into place, one of many that are brought to disk together.
+    pub(crate) fn put_one_of_many(&self, path: &Path, content: NewContent) -> Result<()> {
+        let tmp = self.name()?;
+        let made = match content {
+            NewContent::File { bytes, mode } => self.disk.write_one_of_many(&tmp, &bytes, mode).context("write", &tmp),
+            NewContent::Link(to) => self.disk.symlink(&to, &tmp).context("link", &tmp),
+            NewContent::Dir => return make_dirs(self.disk, path),
+        };
+        let placed = made.and_then(|()| self.disk.rename(&tmp, path).context("rename into place", path));
+        self.or_clean_up(placed, &tmp)
+    }
+
     /// Takes apart what was prepared and is not wanted.
     pub(crate) fn abandon(&self, prepared: &Path) {
         if let Err(error) = remove_tree(self.disk, prepared) {

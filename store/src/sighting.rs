@@ -86,7 +86,8 @@ pub(crate) fn is_in_step(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, 
         && snapshot.real_dir(layout, found.id).as_deref() == Some(work);
     Ok(placed
         && managed_as_left(disk, store, work, base, entry)?
-        && own_as_left(disk, store, work, base, entry, left)?
+        && !left.own.keys().any(|path| hides(entry, Path::new(path)))
+        && own_as_left(disk, store, work, base, left)?
         && transcript_as_left(disk, work, base, left, snapshot.ledger.form.transcripts)?)
 }
 
@@ -107,23 +108,14 @@ fn managed_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, entr
     Ok(true)
 }
 
-fn own_as_left(
-    disk: &dyn Disk,
-    store: &Path,
-    work: &Path,
-    base: &Base,
-    entry: Option<&Entry>,
-    left: &Left,
-) -> Result<bool> {
+fn own_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, left: &Left) -> Result<bool> {
     for (dir, then) in [store, work].into_iter().zip(left.named) {
         let now = stat(disk, dir)?.map(|stat| stat.mtime);
         if now.is_none() || now != then || now > Some(base.taken.saturating_sub(crate::reconcile::TICK)) {
             return Ok(false);
         }
     }
-    // What was left here and is hidden since has to go.
-    let hidden = left.own.keys().any(|path| hides(entry, Path::new(path)));
-    Ok(!hidden && own::are_as_left(disk, store, work, &left.own, base.taken)?)
+    own::are_as_left(disk, store, work, &left.own, base.taken)
 }
 
 fn transcript_as_left(disk: &dyn Disk, work: &Path, base: &Base, left: &Left, wanted: bool) -> Result<bool> {
