@@ -154,6 +154,31 @@ pub(crate) fn are_as_left(
     Ok(true)
 }
 
+/// Whether a copy has no files of the user's own but those that both had alike, as they were left. Programs' scratch is
+/// nobody's.
+pub(crate) fn has_nothing_new(disk: &dyn Disk, work: &Path, entry: Option<&Entry>) -> Result<bool> {
+    let left = entry.and_then(|entry| entry.left.as_ref());
+    let taken = entry.and_then(|entry| entry.base).map_or(i64::MIN, |base| base.taken);
+    for path in unmanaged(disk, work)? {
+        let full = work.join(&path);
+        if path.iter().any(is_scratch) || path == Path::new(transcript::NAME) && is_made(disk, &full)? {
+            continue;
+        }
+        let Some(found) = stat(disk, &full)? else { continue };
+        let Some(base) = path.to_str().and_then(|path| left?.own.get(path)) else { return Ok(false) };
+        let now = copy(disk, &full, found, base.work, Some(base), taken)?;
+        if now.map(|now| now.digest) != base.digest {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a program works on something in a copy, and may not have saved it yet.
+pub(crate) fn has_scratch(disk: &dyn Disk, work: &Path) -> Result<bool> {
+    Ok(unmanaged(disk, work)?.iter().any(|path| path.iter().any(is_scratch)))
+}
+
 /// Whether a file is a transcript that was made, and so nobody's own.
 pub(crate) fn is_made(disk: &dyn Disk, path: &Path) -> Result<bool> {
     match disk.read(path) {

@@ -57,6 +57,8 @@ pub(crate) enum Roots {
     Work,
     /// The workspace; the store had it, and nothing in the copy is its own.
     Leftover,
+    /// The same, but somebody else's things lie in the copy.
+    Inhabited,
 }
 
 /// One unit in both roots.
@@ -168,9 +170,9 @@ impl Sighting {
                 sighting.roots = Roots::Work;
                 sighting.see_units(disk, found, base)?;
                 if let Some(work) = dirs.work
-                    && sighting.is_leftover(disk, layout, snapshot, work)?
+                    && sighting.is_as_left(disk, layout, snapshot, work)?
                 {
-                    sighting.roots = Roots::Leftover;
+                    sighting.roots = left_with(disk, layout, snapshot, id, work)?;
                 }
                 return Ok(sighting);
             }
@@ -233,16 +235,31 @@ impl Sighting {
     }
 
     /// Whether nothing in the copy of a conversation that the store had is its own.
-    fn is_leftover(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<bool> {
+    fn is_as_left(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<bool> {
         let trash = entries(disk, &layout.store.trash())?;
         // What went to the trash was not removed: this may be its last good copy.
         let trashed = trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(self.id));
         Ok(self.units.iter().all(|unit| unit.action == Action::Drop)
             && !trashed
             && snapshot.places(Root::Work, self.id).count() == 1
-            && !exists(disk, &children_dir(work))?
-            && unmanaged(disk, work)?.is_empty())
+            && own::has_nothing_new(disk, work, snapshot.ledger.get(self.id))?)
     }
+}
+
+/// What a copy is that has nothing of its own, given what lies in it.
+fn left_with(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, id: ConversationId, work: &Path) -> Result<Roots> {
+    let children = children_dir(work);
+    let mut roots = if own::has_scratch(disk, work)? { Roots::Inhabited } else { Roots::Leftover };
+    for child in snapshot.all().filter(|found| found.dirs().work.and_then(Path::parent) == Some(&children)) {
+        if child.store.is_some() && child.parent == Some(id) {
+            // Whoever removes one for good does so with its children, or gives them another parent.
+            return Ok(Roots::Work);
+        }
+        if Sighting::of(disk, layout, snapshot, child)?.roots != Roots::Leftover {
+            roots = Roots::Inhabited;
+        }
+    }
+    Ok(roots)
 }
 
 /// Whether another copy of a conversation has everything the store has, and nothing else.

@@ -27,6 +27,12 @@ impl Deref for Mirrored {
     }
 }
 
+impl Default for Mirrored {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Mirrored {
     /// The sample, mirrored, in memory.
     #[track_caller]

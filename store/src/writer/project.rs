@@ -11,7 +11,7 @@ use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
 use crate::observe::{read_file, stat_file, unmanaged};
-use crate::own::is_exported;
+use crate::own::{has_nothing_new, has_scratch, is_exported};
 use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
@@ -133,8 +133,12 @@ impl Operation<'_> {
     pub(super) fn put_in_place(&mut self) -> Result<()> {
         self.rearrange()?;
         let external = |found: &&Conversation| found.presence == StoragePresence::WorkspaceOnly;
-        let leftovers: Vec<_> = self.snapshot().all().filter(external).map(|found| found.id).collect();
-        leftovers.into_iter().try_for_each(|id| self.drop_leftover(id))
+        let depth = |found: &Conversation| found.dirs().work.map_or(0, |dir| dir.components().count());
+        let mut leftovers: Vec<_> =
+            self.snapshot().all().filter(external).map(|found| (depth(found), found.id)).collect();
+        // What lies in another goes first.
+        leftovers.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+        leftovers.into_iter().try_for_each(|(_, id)| self.drop_leftover(id))
     }
 
     /// Keeps what second copies of a conversation have of their own, before they go with the first.
@@ -363,8 +367,10 @@ impl Operation<'_> {
                 return Ok(());
             }
         }
-        let children = crate::layout::children_dir(&work.dir);
-        if exists(disk, &children)? || !unmanaged(disk, &work.dir)?.is_empty() {
+        let (children, entry) = (crate::layout::children_dir(&work.dir), self.ledger().get(id));
+        // Not empty is a good reason to stay.
+        let _ = disk.remove_dir(&children);
+        if exists(disk, &children)? || has_scratch(disk, &work.dir)? || !has_nothing_new(disk, &work.dir, entry)? {
             return Ok(());
         }
         // Of several copies one may differ. And what went to the trash was not removed: this may be its last good copy.

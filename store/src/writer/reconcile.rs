@@ -229,7 +229,7 @@ impl Operation<'_> {
             return Ok(plan.steps);
         }
         match sighting.roots {
-            Roots::Leftover => self.drop_leftover(id)?,
+            Roots::Leftover | Roots::Inhabited => self.drop_leftover(id)?,
             Roots::Both | Roots::Store | Roots::Removed | Roots::Work => {
                 self.drop_hidden(id)?;
                 self.settle(guard)?;
