@@ -61,6 +61,10 @@ fn another_worktree_is_heard_of() {
     assert_eq!(m.status("mounts").len(), 1);
     m.sh_in_step("rm -r \"$A\"");
     assert!(place(&feature, ids::A).is_some(), "hidden there is not hidden here");
+    // Neither keeps the other busy.
+    let counts = [m.rest(), feature.rest()];
+    feature.refresh();
+    assert_eq!([m.rest(), feature.rest()], [counts[0], counts[1] + 1]);
     feature.end(&[]);
     m.check_store();
 }
