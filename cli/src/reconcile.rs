@@ -62,13 +62,10 @@ impl Job {
 
     fn here(&self, ctx: &Ctx<'_>, store: &Store, to: Option<&Path>) -> Result<Outcome> {
         match self.what {
-            What::Plan => {
-                let plan = match to {
-                    Some(dir) => store.plan_elsewhere(dir, &self.wanted)?,
-                    None => store.plan(&self.wanted)?,
-                };
-                Ok(Outcome { shown: self.count(ctx, store)?, ..plan.into() })
-            }
+            What::Plan => Ok(match to {
+                Some(dir) => store.plan_elsewhere(dir, &self.wanted)?.into(),
+                None => store.plan(&self.wanted)?.into(),
+            }),
             What::Run => change(ctx, store, |change| {
                 let mut bar = ctx.ui.bar(self.verb());
                 let mut progress = |so_far: Progress| {
@@ -82,18 +79,6 @@ impl Job {
                 Ok(Outcome::from(done))
             }),
         }
-    }
-
-    /// How many conversations a plan is about, where there is somebody to be told.
-    fn count(&self, ctx: &Ctx<'_>, store: &Store) -> Result<usize> {
-        if let Some(only) = &self.wanted.only {
-            return Ok(only.len());
-        }
-        if !ctx.ui.talks() {
-            return Ok(0);
-        }
-        let snapshot = store.snapshot()?;
-        Ok(snapshot.all().filter(|found| snapshot.is_visible(found.id)).count())
     }
 
     fn beneath(&self, ctx: &Ctx<'_>, store: &Store) -> Result<Outcome> {

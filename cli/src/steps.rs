@@ -168,6 +168,7 @@ impl From<Plan> for Outcome {
         Self {
             steps: plan.steps.iter().map(Told::from).collect(),
             held: plan.held.iter().map(Left::from).collect(),
+            shown: plan.looked_at,
             ..Self::default()
         }
     }

@@ -28,6 +28,25 @@ pub struct Ledger {
     conversations: BTreeMap<ConversationId, Entry>,
 }
 
+/// The part of a ledger that is about no conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Head {
+    #[serde(default)]
+    workspace: Option<Identity>,
+    #[serde(default)]
+    pub(crate) covered: bool,
+    #[serde(default)]
+    pub(crate) form: Form,
+}
+
+impl Head {
+    /// The head of the ledger in these bytes, if they are one and it was made for this directory.
+    pub(crate) fn parse(bytes: &[u8], workspace: Identity) -> Option<Self> {
+        let head: Self = serde_json::from_slice(bytes).ok()?;
+        (head.workspace == Some(workspace)).then_some(head)
+    }
+}
+
 /// Tells a directory from another that took its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {

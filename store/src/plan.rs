@@ -159,6 +159,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What would be left, and why.
     pub held: Vec<Held>,
+    /// How many conversations were looked at.
+    #[serde(skip)]
+    pub looked_at: usize,
 }
 
 impl Plan {

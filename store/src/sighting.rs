@@ -272,8 +272,8 @@ pub(crate) struct Looked {
     pub(crate) copies: Vec<ConversationId>,
     /// In step, but only reading told: the next look is quicker if it is remembered.
     pub(crate) unsure: Vec<ConversationId>,
-    /// How many conversations were looked at.
-    pub(crate) of: usize,
+    /// The real files are behind a mount, and follow the ledger.
+    pub(crate) covered: bool,
 }
 
 impl Looked {
@@ -288,7 +288,8 @@ impl Looked {
             snapshot.ledger.get(found.id).is_some_and(|entry| entry.intent == Projection::Projected)
         };
         let here: Vec<_> = all.filter(|found| found.work.is_some() || meant(found)).collect();
-        looked.of = here.len();
+        looked.plan.looked_at = here.len();
+        looked.covered = snapshot.ledger.covered;
         let seen = parallel::map(&here, |found| match is_in_step(disk, layout, snapshot, found) {
             Ok(true) => Ok(None),
             _ => Sighting::of(disk, layout, snapshot, found).map(Some),

@@ -14,7 +14,7 @@ use crate::events::Stream;
 use crate::journal::{self, Footing};
 use crate::json::{self, JsonError};
 use crate::layout::Layout;
-use crate::ledger::{Identity, Ledger};
+use crate::ledger::{Head, Identity, Ledger};
 use crate::lock::{Holder, LockDir};
 use crate::mirror::Mirror;
 use crate::observe::{UnitBytes, read_file};
@@ -144,7 +144,19 @@ impl Store {
 
     /// How this worktree lays its real files out.
     pub fn form(&self) -> Result<Form> {
-        Ok(self.read_ledger()?.form)
+        Ok(self.ledger_head()?.form)
+    }
+
+    /// Whether a mount has left the real files behind.
+    pub(crate) fn is_behind(&self) -> Result<bool> {
+        Ok(self.ledger_head()?.covered)
+    }
+
+    /// What the ledger says of no conversation. The journal is about conversations alone.
+    fn ledger_head(&self) -> Result<Head> {
+        let contents = read_file(self.disk(), &self.layout.projection_file())?;
+        let workspace = self.identity()?;
+        Ok(contents.and_then(|contents| Head::parse(&contents.bytes, workspace)).unwrap_or_default())
     }
 
     /// What would be done to bring the real files and the store in step. Changes nothing.

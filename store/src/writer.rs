@@ -77,7 +77,7 @@ impl Store {
         if migrated.silos > 0 {
             migrated.absorb(writer.import_all()?);
         }
-        if writer.store.layout.work.is_some() && self.read_ledger()?.covered {
+        if writer.store.layout.work.is_some() && self.is_behind()? {
             // One that is held stays behind until the next time.
             writer.uncover(&Wait::none())?;
         }

@@ -146,6 +146,13 @@ impl Writer {
         Ok(taken)
     }
 
+    /// Every id whose directory lies at the top of a partition of the store.
+    pub(super) fn stored(&self) -> Result<BTreeSet<ConversationId>> {
+        let root = &self.store.layout.store;
+        let scan = Scan::of(self.store.disk(), Partition::ALL.map(|part| (part, root.partition(part))), Depth::Flat)?;
+        Ok(scan.places.into_iter().map(|(id, _)| id).collect())
+    }
+
     /// Every id that is live or archived in any root. Names only: a fraction of a snapshot.
     pub(super) fn present(&self) -> Result<BTreeSet<ConversationId>> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);

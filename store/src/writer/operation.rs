@@ -47,7 +47,7 @@ impl Writer {
 
     /// Begins a change of real files alone, whether or not a mount has left them behind.
     pub(super) fn begin_for_files(&self) -> Result<Operation<'_>> {
-        let beneath = self.store.layout.work.is_some() && self.store.read_ledger()?.covered;
+        let beneath = self.store.layout.work.is_some() && self.store.is_behind()?;
         self.begin_with(false, beneath.then_some(Sight::Beneath))
     }
 

@@ -51,8 +51,8 @@ impl Writer {
         }
         self.set_form(wanted)?;
         let looked = self.store.look(wanted)?;
-        done.looked_at = looked.of;
-        if self.store.read_ledger()?.covered {
+        done.looked_at = looked.plan.looked_at;
+        if looked.covered {
             return self.reconcile_beneath(looked.plan, wanted, wait, done);
         }
         done.held = looked.plan.held;
@@ -91,7 +91,7 @@ impl Writer {
     /// Lays the real files out differently from now on.
     fn set_form(&self, wanted: &Wanted) -> Result<()> {
         let Some(form) = wanted.form else { return Ok(()) };
-        if self.store.read_ledger()?.form == form {
+        if self.store.form()? == form {
             return Ok(());
         }
         let mut op = self.begin()?;

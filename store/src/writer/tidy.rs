@@ -30,9 +30,10 @@ impl Writer {
     pub fn clean_sessions(&self) -> Result<Cleaned> {
         let _turn = self.session_lock()?;
         let locks = self.store.locks();
-        let present = self.present()?;
+        // Nearly every session is on something of the store's; the rest is looked for only for those that are not.
+        let stored = self.stored()?;
         // A terminal may be on what was made after we looked: what is not there is looked for again.
-        let on_disk = |id| present.contains(&id) || !matches!(self.present(), Ok(present) if !present.contains(&id));
+        let on_disk = |id| stored.contains(&id) || !matches!(self.present(), Ok(present) if !present.contains(&id));
         let world = World { alive: &Session::is_there, on_disk: &on_disk, locked: &|id| locks.holder(id).is_some() };
         let write = |path: &Path, bytes: &[u8]| self.scratch().replace(path, bytes).map(drop);
         self.store.sessions().clean(&world, &write)
