@@ -1,5 +1,5 @@
-//! The process behind a mount: it mounts, says that it is ready, answers on its control socket, and takes the mount away
-//! again when it is told to. In the background it is a new run of our own executable, since a process with threads
+//! The process behind a mount or a mirror: it begins, says that it is ready, answers on its control socket, and takes
+//! things away again when it is told to. In the background it is a new run of our own executable, since a process with threads
 //! cannot be split in two.
 
 mod launch;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::{Brought, Error as MountError};
-use jp_fs::{Options, Session};
+use jp_fs::{Live, Mirror, Options, Session};
 use jp_store::plan::Direction;
 use jp_store::store::Store;
 use jp_store::time::rfc3339;
@@ -26,8 +26,8 @@ use self::notify::notify;
 use crate::control::{self, Answer, Request, Served, Talks};
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Result};
-use crate::mounts::{Known, Record, StateDir};
-use crate::{mountinfo, process, reconcile};
+use crate::mounts::{Kind, Known, Record, StateDir};
+use crate::{process, reconcile};
 
 /// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
 /// time as long until we end.
@@ -42,6 +42,7 @@ const TURN: Duration = Duration::from_secs(30);
 pub(crate) struct Job {
     pub(crate) store: Store,
     pub(crate) point: PathBuf,
+    pub(crate) kind: Kind,
     pub(crate) options: Options,
     /// The options by name, for whoever asks.
     pub(crate) names: Vec<String>,
@@ -64,13 +65,15 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     state.make()?;
     let _turn = match turn(&state)? {
         Turn::Ours(lock) => lock,
-        Turn::Theirs(known) => return ready(Ready::Already(known.record)).map(|()| Exit::DONE),
+        Turn::Theirs(known) => {
+            known.record.check_kind(job.kind)?;
+            return ready(Ready::Already(known.record)).map(|()| Exit::DONE);
+        }
     };
     let (send, events) = mpsc::channel();
     watch_signals(send.clone())?;
 
-    let session = Session::begin(ctx.env.surroundings(), &job.store.layout().project, &job.point, &job.options)
-        .map_err(advise)?;
+    let session = live(ctx, job)?;
     let behind = Arc::new(Behind { session: session.clone(), export: AtomicBool::new(true) });
     let begun = begin(ctx, job, &state, &behind).and_then(|(record, talks)| {
         tracing::info!("mounted {}", job.point.display());
@@ -88,7 +91,7 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     };
     notify(ctx.env, "READY=1");
     watch_session(session.clone(), send);
-    let ended = wait(&session, &events);
+    let ended = wait(&*session, &events);
     notify(ctx.env, "STOPPING=1");
     // A Ctrl-C has had its effect.
     ctx.signals.forget();
@@ -102,6 +105,15 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     result.map(|()| Exit::DONE)
 }
 
+/// Mounts or mirrors.
+fn live(ctx: &Ctx<'_>, job: &Job) -> Result<Arc<dyn Live>> {
+    let (around, project) = (ctx.env.surroundings(), &job.store.layout().project);
+    match job.kind {
+        Kind::Mount => Ok(Session::begin(around, project, &job.point, &job.options).map_err(advise)?),
+        Kind::Mirror => Ok(Mirror::begin(around, project, job.options.poll)?),
+    }
+}
+
 /// The first thing about a mount that others see.
 fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Result<(Record, Talks)> {
     let socket = state.socket();
@@ -112,6 +124,7 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
         started: process::started(ctx.env.pid),
         point: job.point.clone(),
         project: job.store.layout().project.clone(),
+        kind: job.kind,
         options: job.names.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since: rfc3339(ctx.env.now()),
@@ -123,13 +136,13 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
 /// Everything is on disk.
 fn end(ctx: &Ctx<'_>, behind: &Behind) -> Result<()> {
     let finished = behind.session.finish().map_err(Error::from);
-    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, &behind.session) } else { Ok(()) };
+    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, &*behind.session) } else { Ok(()) };
     finished.and(followed)
 }
 
 /// Ends although somebody is still in the mount. What is left to do waits for them, and we do not: drafts are on disk a
 /// moment after every save, and the real files follow with the next mount or write.
-fn abandon(session: Arc<Session>) -> Result<()> {
+fn abandon(session: Arc<dyn Live>) -> Result<()> {
     tracing::warn!("somebody is still in the mount; it ends all the same");
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(session.finish()));
@@ -140,7 +153,7 @@ fn abandon(session: Arc<Session>) -> Result<()> {
 }
 
 /// The real files follow what was changed while they were covered. What cannot is named, and follows with a later write.
-fn follow(ctx: &Ctx<'_>, session: &Session) -> Result<()> {
+fn follow(ctx: &Ctx<'_>, session: &dyn Live) -> Result<()> {
     let patience = ctx.patience()?;
     for left in session.follow(&patience.wait())? {
         tracing::warn!("a real file does not follow: {left}");
@@ -150,7 +163,7 @@ fn follow(ctx: &Ctx<'_>, session: &Session) -> Result<()> {
 
 /// What the control socket speaks for.
 struct Behind {
-    session: Arc<Session>,
+    session: Arc<dyn Live>,
     /// Whether the real files are to follow at the end.
     export: AtomicBool,
 }
@@ -159,10 +172,10 @@ impl Served for Behind {
     fn answer(&self, request: Request, caller: u32) -> Answer {
         match request {
             Request::Status => Answer { status: Some(self.session.status()), ..Answer::done() },
-            Request::Refresh => {
-                self.session.refresh();
-                Answer::done()
-            }
+            Request::Refresh => match self.session.refresh() {
+                Ok(()) => Answer::done(),
+                Err(error) => Answer::failed(error.to_string()),
+            },
             Request::Unmount { lazy, export } => {
                 self.export.store(export, Ordering::SeqCst);
                 match self.session.unmount(lazy) {
@@ -173,8 +186,8 @@ impl Served for Behind {
                     Err(error) => Answer::failed(error.to_string()),
                 }
             }
-            Request::Export { form, part } => reconcile::answer(&self.session, Direction::Out, form, &part, caller),
-            Request::Import { part } => reconcile::answer(&self.session, Direction::In, None, &part, caller),
+            Request::Export { form, part } => reconcile::answer(&*self.session, Direction::Out, form, &part, caller),
+            Request::Import { part } => reconcile::answer(&*self.session, Direction::In, None, &part, caller),
         }
     }
 }
@@ -198,8 +211,7 @@ fn turn(state: &StateDir) -> Result<Turn> {
             Err(TryLockError::WouldBlock) => {}
         }
         // One that is detached lives on while somebody is in it, but shows nothing any more.
-        let mounted = |known: &Known| mountinfo::is_ours_mounted(&known.record.point);
-        match state.known().filter(|known| known.alive() && mounted(known) && known.status().is_some()) {
+        match state.known().filter(|known| known.is_there() && known.status().is_some()) {
             Some(known) => return Ok(Turn::Theirs(known)),
             None if Instant::now() > until => {
                 return Err(Error::no("the process behind this worktree's last mount has not ended")
@@ -233,7 +245,7 @@ fn watch_signals(send: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
-fn watch_session(session: Arc<Session>, send: Sender<Event>) {
+fn watch_session(session: Arc<dyn Live>, send: Sender<Event>) {
     std::thread::spawn(move || {
         while !session.wait(Duration::from_secs(3600)) {}
         let _ = send.send(Event::Ended);
@@ -241,7 +253,7 @@ fn watch_session(session: Arc<Session>, send: Sender<Event>) {
 }
 
 /// Waits for the mount to end, and ends it when told to. Says whether it did end.
-fn wait(session: &Session, events: &Receiver<Event>) -> bool {
+fn wait(session: &dyn Live, events: &Receiver<Event>) -> bool {
     match events.recv() {
         Ok(Event::Stop) => {}
         Ok(Event::Ended) | Err(_) => return true,

@@ -14,7 +14,7 @@ use nix::mount::{MntFlags, umount2};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Asked, Request};
-use crate::error::{Error, Kind, Result};
+use crate::error::{self, Error, Result};
 use crate::{mountinfo, process};
 
 /// How long a daemon may take to say how it is.
@@ -36,9 +36,23 @@ pub(crate) struct Record {
     pub(crate) started: Option<u64>,
     pub(crate) point: PathBuf,
     pub(crate) project: PathBuf,
+    /// Records of an older version are of mounts.
+    #[serde(default)]
+    pub(crate) kind: Kind,
     pub(crate) options: Vec<String>,
     pub(crate) version: String,
     pub(crate) since: String,
+}
+
+/// What a daemon does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// It serves a filesystem.
+    #[default]
+    Mount,
+    /// It keeps the real files in step.
+    Mirror,
 }
 
 /// A daemon that is, or was, behind a mount.
@@ -53,11 +67,11 @@ pub(crate) struct Known {
 pub(crate) enum Standing {
     /// Nothing is mounted there.
     Free,
-    /// A mount of ours that works.
+    /// A mount or a mirror of ours that works.
     Live,
-    /// A mount of ours whose process is there and does not answer.
+    /// One of ours whose process is there and does not answer.
     Mute,
-    /// A mount of ours whose process is gone.
+    /// One of ours whose process is gone.
     Dead,
     /// Something that is not ours.
     Foreign { kind: String },
@@ -127,11 +141,28 @@ impl StateDir {
     }
 }
 
+impl Record {
+    /// Refuses to take a mount for a mirror, or the other way around.
+    pub(crate) fn check_kind(&self, wanted: Kind) -> Result<()> {
+        let there = match (self.kind, wanted) {
+            (Kind::Mount, Kind::Mount) | (Kind::Mirror, Kind::Mirror) => return Ok(()),
+            (Kind::Mount, Kind::Mirror) => "is mounted, and cannot be mirrored at the same time",
+            (Kind::Mirror, Kind::Mount) => "is mirrored, and cannot be mounted at the same time",
+        };
+        Err(Error::no(format!("{} {there}", self.point.display())).hint("`jp unmount` ends that first"))
+    }
+}
+
 impl Known {
     /// Whether the process that wrote the record is still there.
     pub(crate) fn alive(&self) -> bool {
         let started = process::started(self.record.pid);
         started.is_some() && started == self.record.started
+    }
+
+    /// Whether something is shown there: a mirror is there as long as its process, a mount only until it is detached.
+    pub(crate) fn is_there(&self) -> bool {
+        self.alive() && (self.record.kind == Kind::Mirror || mountinfo::is_ours_mounted(&self.record.point))
     }
 
     /// How the daemon says it is; `None` when it does not say.
@@ -173,12 +204,21 @@ pub(crate) fn stale(layout: &Layout) -> Vec<(PathBuf, Option<Known>)> {
 /// What is at a point, given what is known of a mount there.
 pub(crate) fn standing(point: &Path, known: Option<&Known>) -> Standing {
     let mounts = mountinfo::read();
+    let known = known.filter(|known| known.record.point == point);
     match mountinfo::at(&mounts, point) {
-        None => return Standing::Free,
+        None => {
+            // The kernel knows nothing of a mirror; only its process does.
+            return match known.filter(|known| known.record.kind == Kind::Mirror) {
+                None => Standing::Free,
+                Some(known) if !known.alive() => Standing::Dead,
+                Some(known) if known.status().is_some() => Standing::Live,
+                Some(_) => Standing::Mute,
+            };
+        }
         Some(mount) if !mount.is_ours() => return Standing::Foreign { kind: mount.kind.clone() },
         Some(_) => {}
     }
-    match known.filter(|known| known.record.point == point) {
+    match known {
         Some(known) if known.alive() => {
             if known.status().is_some() {
                 Standing::Live
@@ -220,7 +260,7 @@ fn probe(point: &Path) -> Probe {
 /// Takes a mount away. A lazy one goes at once, for whoever is not in it yet.
 pub(crate) fn detach(point: &Path, lazy: bool) -> Result<()> {
     jp_fs::mount::unmount(point, lazy).map_err(|error| {
-        let failed = Error::new(Kind::Damaged, format!("cannot unmount {}", point.display())).because(&error);
+        let failed = Error::new(error::Kind::Damaged, format!("cannot unmount {}", point.display())).because(&error);
         match error.kind() {
             io::ErrorKind::NotFound => failed.hint("install fuse3, which has `fusermount3`"),
             _ => failed,
@@ -243,8 +283,8 @@ fn cut_off(point: &Path) -> bool {
 
 /// Clears away a dead mount and what its daemon left behind.
 pub(crate) fn clear(point: &Path, known: Option<&Known>) -> Result<()> {
-    // Dead ones can lie over each other, and a live one of another store over them.
-    while matches!(standing(point, known), Standing::Dead) {
+    // Dead ones can lie over each other, and a live one of another store over them. A mirror leaves nothing of the kind.
+    while mountinfo::at(&mountinfo::read(), point).is_some() && matches!(standing(point, known), Standing::Dead) {
         if !cut_off(point) {
             detach(point, true)?;
         }
@@ -293,6 +333,7 @@ mod tests {
             started: process::started(me),
             point: "/p/.jp/conversations".into(),
             project: "/p".into(),
+            kind: Kind::Mount,
             options: vec!["strict".into()],
             version: "0".into(),
             since: "2025-07-20T12:00:00Z".into(),
@@ -301,6 +342,9 @@ mod tests {
         let [known] = &of_user(dir.path())[..] else { panic!("one mount") };
         assert_eq!((&known.record, known.alive()), (&record, true));
         assert!(known.status().is_none(), "nobody listens");
+        let mut older = serde_json::to_value(&record).unwrap();
+        older.as_object_mut().unwrap().remove("kind");
+        assert_eq!(serde_json::from_value::<Record>(older).unwrap(), record);
         // The same number, another process.
         state.write(&Record { started: Some(1), ..record.clone() }).unwrap();
         assert!(!state.known().unwrap().alive());
@@ -316,5 +360,31 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(standing(&dir.path().canonicalize().unwrap(), None), Standing::Free));
         assert!(matches!(standing(Path::new("/proc"), None), Standing::Foreign { .. }));
+    }
+
+    #[test]
+    fn a_mirror_is_there_as_long_as_its_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let point = dir.path().canonicalize().unwrap();
+        let me = std::process::id();
+        let record = Record {
+            pid: me,
+            started: process::started(me),
+            point: point.clone(),
+            project: point.clone(),
+            kind: Kind::Mirror,
+            options: Vec::new(),
+            version: "0".into(),
+            since: "2025-07-20T12:00:00Z".into(),
+        };
+        let state = StateDir { dir: point.clone() };
+        state.write(&record).unwrap();
+        let known = state.known().unwrap();
+        assert!(matches!(standing(&point, Some(&known)), Standing::Mute), "nobody listens");
+        assert!(matches!(standing(Path::new("/elsewhere"), Some(&known)), Standing::Free));
+        let dead = Known { record: Record { started: Some(1), ..record }, ..known };
+        assert!(matches!(standing(&point, Some(&dead)), Standing::Dead));
+        clear(&point, Some(&dead)).unwrap();
+        assert!(state.known().is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jp_fs::Session;
+use jp_fs::Live;
 use jp_store::ConversationId;
 use jp_store::lock::Wait;
 use jp_store::plan::{Direction, Form, Wanted};
@@ -175,14 +175,14 @@ pub(crate) fn only(ids: Vec<ConversationId>) -> Option<BTreeSet<ConversationId>>
 }
 
 /// Answers for the process behind a mount.
-pub(crate) fn answer(session: &Session, direction: Direction, form: Option<Form>, part: &Part, caller: u32) -> Answer {
+pub(crate) fn answer(session: &dyn Live, direction: Direction, form: Option<Form>, part: &Part, caller: u32) -> Answer {
     match outcome(session, direction, form, part, caller) {
         Ok(outcome) => Answer { outcome: Some(outcome), ..Answer::done() },
         Err(error) => Answer { code: Some(error.kind.exit().0), ..Answer::failed(error.whole()) },
     }
 }
 
-fn outcome(session: &Session, direction: Direction, form: Option<Form>, part: &Part, caller: u32) -> Result<Outcome> {
+fn outcome(session: &dyn Live, direction: Direction, form: Option<Form>, part: &Part, caller: u32) -> Result<Outcome> {
     let no_id = |word: &String| Error::usage(format!("no id: {word}"));
     let ids =
         |words: &Vec<String>| words.iter().map(|word| word.parse().map_err(|_| no_id(word))).collect::<Result<_>>();

@@ -3,16 +3,22 @@
 //! Everything but `host` knows neither the kernel nor its library, and can be used in process.
 
 pub mod backing;
+mod bell;
 pub mod caller;
 pub mod catalog;
 pub mod draft;
 pub mod error;
+mod flag;
 mod host;
 pub mod inodes;
+pub mod live;
+pub mod mirror;
 pub mod mount;
 pub mod node;
 pub mod teller;
 pub mod vfs;
 mod watch;
 
+pub use live::Live;
+pub use mirror::Mirror;
 pub use mount::{Options, Session};

@@ -7,19 +7,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jp_store::lock::Wait;
 use jp_store::plan::{Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::{Reconciled, Writer};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::backing::RealBacking;
+use crate::bell::Waker;
+use crate::flag::Flag;
 use crate::host::fuse;
+use crate::live::Live;
+use crate::mirror::InStep;
 use crate::teller::{self, Outbox};
 use crate::vfs::{Rules, Vfs};
-use crate::watch::{Waker, Watch};
+use crate::watch::Watch;
 
 /// How often drafts are looked after: twice in the time they may take to reach the disk.
 const TENDING: Duration = Duration::from_millis(100);
@@ -78,6 +82,9 @@ pub struct Status {
     /// What of the real files could not be taken into the store when the mount began, and why.
     #[serde(default)]
     pub refused: Vec<String>,
+    /// How its two sides stand, where it is a mirror.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<InStep>,
 }
 
 /// What the real files brought when the mount covered them.
@@ -122,31 +129,6 @@ struct Ground {
     reached: PathBuf,
     /// The store as it is with the real files in reach, where the mount covers them.
     real: Option<Writer>,
-}
-
-/// Something that becomes true once.
-#[derive(Debug, Default)]
-struct Flag {
-    is: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Flag {
-    fn set(&self) {
-        *self.is.lock() = true;
-        self.changed.notify_all();
-    }
-
-    fn wait(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
-        let mut is = self.is.lock();
-        while !*is {
-            if self.changed.wait_until(&mut is, until).timed_out() {
-                return *is;
-            }
-        }
-        true
-    }
 }
 
 impl Session {
@@ -243,32 +225,40 @@ impl Session {
         Ok(Arc::new(session))
     }
 
+    fn real(&self) -> Result<&Writer, Error> {
+        let refused = || Error::Refused("this mount does not lie over the real files".to_owned());
+        self.ground.real.as_ref().ok_or_else(refused)
+    }
+}
+
+impl Live for Session {
     /// Looks at the store again and tells the kernel what changed; when this returns it has been told.
-    pub fn refresh(&self) {
+    fn refresh(&self) -> Result<(), Error> {
         if !self.waker.look(PATIENCE) || !self.outbox.flush(PATIENCE) {
             tracing::warn!("a fresh look takes long");
         }
+        Ok(())
     }
 
-    /// How things stand. Drafts are on disk when this returns.
-    pub fn status(&self) -> Status {
+    /// Drafts are on disk when this returns.
+    fn status(&self) -> Status {
         self.vfs.tend_drafts();
         Status {
             staleness: if self.watching { "watching" } else { "polling" }.to_owned(),
             shown: self.vfs.count_shown(),
             arrivals: self.vfs.arrivals(),
             refused: self.brought.refused.clone(),
+            mirror: None,
         }
     }
 
-    /// What the real files brought.
-    pub fn brought(&self) -> &Brought {
+    fn brought(&self) -> &Brought {
         &self.brought
     }
 
     /// Takes the mount away. Fails with `EBUSY` while somebody is in it, and while a draft cannot be brought to disk and
     /// would be lost, unless `lazy`.
-    pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
+    fn unmount(&self, lazy: bool) -> Result<(), Error> {
         let kept = self.vfs.keep_drafts().map_err(refusal);
         if !lazy {
             kept?;
@@ -276,13 +266,12 @@ impl Session {
         unmount(&self.point, lazy).map_err(|source| Error::Io { verb: "unmount", path: self.point.clone(), source })
     }
 
-    /// Whether the mount has ended, whoever ended it; waits for that at most so long.
-    pub fn wait(&self, limit: Duration) -> bool {
+    fn wait(&self, limit: Duration) -> bool {
         self.ended.wait(limit)
     }
 
     /// Brings drafts to disk and ends the threads. To be called once the mount is gone.
-    pub fn finish(&self) -> Result<(), Error> {
+    fn finish(&self) -> Result<(), Error> {
         self.waker.end();
         self.outbox.end();
         self.ending.set();
@@ -297,27 +286,19 @@ impl Session {
         Ok(())
     }
 
-    /// What bringing the real files beneath the mount and the store in step would do. Changes nothing.
-    pub fn plan(&self, wanted: &Wanted) -> Result<Plan, Error> {
+    fn plan(&self, wanted: &Wanted) -> Result<Plan, Error> {
         Ok(self.real()?.store().plan(wanted)?)
     }
 
-    /// Brings the real files beneath the mount and the store in step, for another process: whoever lets that one through
-    /// lets us through. When this returns the mount shows what came of it.
-    pub fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error> {
+    fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error> {
         let done = self.real()?.on_behalf_of(caller).reconcile(wanted, wait, &mut |_| true);
         // What failed may have changed something before it did.
-        self.refresh();
+        self.refresh()?;
         Ok(done?)
     }
 
-    fn real(&self) -> Result<&Writer, Error> {
-        let refused = || Error::Refused("this mount does not lie over the real files".to_owned());
-        self.ground.real.as_ref().ok_or_else(refused)
-    }
-
     /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].
-    pub fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error> {
+    fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error> {
         match &self.ground.real {
             Some(real) => Ok(real.uncover(wait)?.kept),
             None => Ok(Vec::new()),

@@ -3,30 +3,19 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use jp_store::ConversationId;
 use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, TRASH};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
+use crate::bell::{Asked, Bell, CHANGES, Waker, bell};
 use crate::vfs::{Noticed, Vfs};
 
 /// How often is looked where nothing is watched.
 const PERIOD: Duration = Duration::from_secs(1);
-
-/// Everything that changes a name or a content.
-const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
-    .union(AddWatchFlags::IN_DELETE)
-    .union(AddWatchFlags::IN_MOVED_FROM)
-    .union(AddWatchFlags::IN_MOVED_TO)
-    .union(AddWatchFlags::IN_MODIFY)
-    .union(AddWatchFlags::IN_CLOSE_WRITE)
-    .union(AddWatchFlags::IN_ATTRIB)
-    .union(AddWatchFlags::IN_ONLYDIR);
 
 /// What a watch is on.
 #[derive(Clone, Debug)]
@@ -47,55 +36,23 @@ pub(crate) struct Watch {
     inotify: Option<Inotify>,
     on: HashMap<WatchDescriptor, On>,
     layout: Layout,
-    asked: Receiver<Ask>,
-    ready: OwnedFd,
+    bell: Bell,
     /// A file is in the way of none of this; only these names count among the books.
     books: [OsString; 3],
-}
-
-/// Wakes the watch.
-#[derive(Clone, Debug)]
-pub(crate) struct Waker {
-    asks: Sender<Ask>,
-    bell: std::sync::Arc<OwnedFd>,
-}
-
-#[derive(Debug)]
-enum Ask {
-    Look(Sender<()>),
-    End,
-}
-
-impl Waker {
-    /// Has everything that happened so far noticed; `false` when that takes longer than the limit.
-    pub(crate) fn look(&self, limit: Duration) -> bool {
-        let (sender, receiver) = channel();
-        self.ring(Ask::Look(sender)) && receiver.recv_timeout(limit).is_ok()
-    }
-
-    /// No more.
-    pub(crate) fn end(&self) {
-        self.ring(Ask::End);
-    }
-
-    fn ring(&self, ask: Ask) -> bool {
-        self.asks.send(ask).is_ok() && nix::unistd::write(&*self.bell, b"!").is_ok()
-    }
 }
 
 impl Watch {
     /// Begins to watch the store. What happens from now on is not missed, though nobody acts on it before [`Watch::run`].
     pub(crate) fn begin(layout: &Layout, polling: bool) -> io::Result<(Self, Waker)> {
-        let (ready, bell) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
-        let (asks, asked) = channel();
+        let (bell, waker) = bell()?;
         let books = ["tree.json", "projection.json", "journal"].map(OsString::from);
-        let mut watch = Self { inotify: None, on: HashMap::new(), layout: layout.clone(), asked, ready, books };
+        let mut watch = Self { inotify: None, on: HashMap::new(), layout: layout.clone(), bell, books };
         if !polling && let Err(error) = watch.add_all() {
             tracing::warn!(%error, "the store cannot be watched, so it is looked at once a second");
             watch.inotify = None;
             watch.on.clear();
         }
-        Ok((watch, Waker { asks, bell: std::sync::Arc::new(bell) }))
+        Ok((watch, waker))
     }
 
     /// Whether the store is watched, and not merely looked at now and then.
@@ -106,15 +63,13 @@ impl Watch {
     /// Notices until the end.
     pub(crate) fn run(mut self, vfs: &Vfs) {
         loop {
-            let (asks, end) = self.wait();
+            let asked = self.wait();
             let result = if self.is_watching() { self.take(vfs) } else { vfs.look_around() };
             if let Err(error) = result {
                 tracing::warn!(%error, "what changed in the store could not be read");
             }
-            for ask in asks {
-                // Whoever asked may have given up.
-                let _ = ask.send(());
-            }
+            let end = asked.end;
+            asked.answer();
             if end {
                 return;
             }
@@ -122,27 +77,9 @@ impl Watch {
     }
 
     /// Waits until something happens, somebody asks, or it is time to look.
-    fn wait(&self) -> (Vec<Sender<()>>, bool) {
-        let mut fds = vec![PollFd::new(self.ready.as_fd(), PollFlags::POLLIN)];
-        let timeout = match &self.inotify {
-            Some(inotify) => {
-                fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
-                PollTimeout::NONE
-            }
-            None => PollTimeout::try_from(PERIOD).unwrap_or(PollTimeout::MAX),
-        };
-        // An interrupted wait is a short one.
-        let _ = poll(&mut fds, timeout);
-        let mut sink = [0; 64];
-        while nix::unistd::read(&self.ready, &mut sink).is_ok_and(|count| count == sink.len()) {}
-        let (mut asks, mut end) = (Vec::new(), false);
-        for ask in self.asked.try_iter() {
-            match ask {
-                Ask::Look(sender) => asks.push(sender),
-                Ask::End => end = true,
-            }
-        }
-        (asks, end)
+    fn wait(&self) -> Asked {
+        let watched = self.inotify.as_ref().map(|inotify| inotify.as_fd());
+        self.bell.wait(watched, watched.is_none().then_some(PERIOD))
     }
 
     /// Everything the watches have seen by now.

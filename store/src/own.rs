@@ -146,11 +146,8 @@ pub(crate) fn are_as_left(
 ) -> Result<bool> {
     for (path, base) in own {
         let stamp = |dir: &Path| Ok(stat(disk, &dir.join(path))?.map(Stamp::from));
-        // Names inside a directory change without a trace in the one above.
-        if base.digest == Some(DIRECTORY)
-            || !is_conclusive(base.store, stamp(store)?, taken)
-            || !is_conclusive(base.work, stamp(work)?, taken)
-        {
+        // A directory is looked at like a file: it has changed when the names in it have.
+        if !is_conclusive(base.store, stamp(store)?, taken) || !is_conclusive(base.work, stamp(work)?, taken) {
             return Ok(false);
         }
     }

@@ -1,5 +1,8 @@
 //! Git's hooks: putting ours in place without touching anybody else's, and what it does before a commit of the real git.
 
+// With the real `jp` behind it.
+mod real;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -24,6 +24,8 @@ mod locks;
 mod managed_files;
 // Several silos of one workspace become one.
 mod migrate;
+// Real files that are kept in step with the store.
+mod mirror;
 // Random operations against a model.
 mod model;
 // The tree as a filesystem, with the programs people use on it.

@@ -11,7 +11,7 @@ use jp_store::disk::RealDisk;
 use jp_store::journal::Change;
 use jp_store::lock::Wait;
 use jp_store::store::{Store, Surroundings};
-use jp_tests::driver::{Driver, InProcess, Memory, RealMount, clock};
+use jp_tests::driver::{Driver, InProcess, Memory, Mirror, RealMount, clock};
 use jp_tests::{Place, Sample, TestEnv, Workspace, contents, dirname, pretty, wait_for};
 use serde_json::{Value, json};
 
@@ -57,6 +57,8 @@ enum Which {
     Kernel,
     /// Through a kernel that asks at every open.
     CompatOpen,
+    /// As real files that are kept in step.
+    Mirror,
 }
 
 /// A store, a worktree, and a way to use it as a tree.
@@ -76,6 +78,10 @@ impl World {
             Which::Forgetful | Which::Mindful => {
                 let memory = if which == Which::Forgetful { Memory::Short } else { Memory::Long };
                 let driver = Box::new(InProcess::new(&workspace, rules, memory));
+                return Some(Self { workspace, driver, which });
+            }
+            Which::Mirror => {
+                let driver = Box::new(Mirror::new(&workspace));
                 return Some(Self { workspace, driver, which });
             }
             Which::Kernel => vec![],
@@ -183,8 +189,11 @@ impl World {
         contents(&self.workspace.silo().join("conversations"))
     }
 
-    /// Drafts on disk: why each is one, and its bytes.
+    /// Drafts on disk: why each is one, and its bytes. What real files hold that cannot be taken from them is the same.
     fn drafts(&self) -> BTreeMap<String, (Value, Vec<u8>)> {
+        if self.which == Which::Mirror {
+            return self.driver.held().iter().filter_map(|held| self.held(held)).collect();
+        }
         let state = self.state().join("drafts");
         let found =
             contents(&state).into_iter().filter(|(path, _)| path.components().count() == 2 && !path.starts_with("new"));
@@ -195,6 +204,16 @@ impl World {
                 (path.to_string_lossy().into_owned(), (header["reason"].clone(), bytes[end + 1..].to_vec()))
             })
             .collect()
+    }
+
+    /// What is held, as a draft would be told.
+    fn held(&self, reason: &str) -> Option<(String, (Value, Vec<u8>))> {
+        let (path, reason) = reason.split_once(": ")?;
+        let path = self.workspace.storage().join("conversations").join(path);
+        let (file, dir) = (path.file_name()?.to_str()?, path.parent()?.file_name()?.to_str()?);
+        let line = reason.strip_prefix("line ").and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+        let key = format!("{}/{file}", dir.split('-').next()?);
+        Some((key, (json!({ "line": line.unwrap_or(0), "reason": reason }), fs::read(&path).ok()?)))
     }
 
     /// What was kept of a conversation because it lost against something.

@@ -1,10 +1,14 @@
 //! Ways to use the tree of conversations as a program does: by paths, with numbers for errors. One runs in this process,
-//! the others go through the kernel. None knows what an answer should be.
+//! others go through the kernel, one has real files that are kept in step. None knows what an answer should be.
 
+mod files;
 mod in_process;
+mod mirror;
 mod real;
 
+pub use files::Files;
 pub use in_process::{InProcess, Memory, clock};
+pub use mirror::Mirror;
 pub use real::RealMount;
 
 use jp_store::disk::Kind;
@@ -92,6 +96,11 @@ pub trait Driver {
     fn is_prompt(&self) -> bool;
     /// Ends it and begins it anew.
     fn remount(&mut self);
+
+    /// What is not in step and waits for a person, and why.
+    fn held(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Writes a whole file in place.
     fn write(&mut self, path: &str, bytes: &[u8]) -> Done<()> {

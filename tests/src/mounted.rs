@@ -83,13 +83,18 @@ impl Mounted {
             skip(&reason);
             return None;
         }
-        let env = env();
+        Some(Self::unmounted(user, env()))
+    }
+
+    /// The sample, whether or not anything can be mounted.
+    #[track_caller]
+    pub(crate) fn unmounted(user: User, env: TestEnv) -> Self {
         furnish(&env, user);
         let workspace = env.init_workspace("main", "otvo8");
         write_sample(&workspace);
         let mounted = Self { workspace, user };
         mounted.give();
-        Some(mounted)
+        mounted
     }
 
     /// Somebody else's clone of a repository, in an environment of its own with an empty store, not mounted yet.
@@ -100,7 +105,7 @@ impl Mounted {
         let mut clone = self.command("git");
         clone.args(["clone", "--quiet"]).arg(repository).arg(env.root().join("main"));
         self.run(clone).ok();
-        let mounted = Self { workspace: env.workspace("main"), user: self.user };
+        let mounted = Self::at(env.workspace("main"), self.user);
         mounted.give();
         mounted
     }
@@ -109,7 +114,12 @@ impl Mounted {
     #[track_caller]
     pub fn worktree(&self, name: &str) -> Self {
         self.script(&format!("cd \"$P\" && git worktree add --quiet ../{name}")).ok();
-        Self { workspace: self.workspace.env().workspace(name), user: self.user }
+        Self::at(self.workspace.env().workspace(name), self.user)
+    }
+
+    /// A workspace that is there already.
+    pub(crate) fn at(workspace: Workspace, user: User) -> Self {
+        Self { workspace, user }
     }
 
     /// Mounts, and asserts that there is a mount afterwards.

@@ -14,7 +14,7 @@ use crate::change::count;
 use crate::ctx::Ctx;
 use crate::daemon::{self, Job, Ready};
 use crate::error::{Error, Exit, Result};
-use crate::mounts::{self, Known, Record, Standing, StateDir};
+use crate::mounts::{self, Kind, Known, Record, Standing, StateDir};
 use crate::{mountinfo, ui};
 
 /// Show the conversations as a filesystem.
@@ -23,12 +23,16 @@ use crate::{mountinfo, ui};
 /// store when it returns. What only the workspace has is imported first. The command returns once the tree can be
 /// listed, and leaves a process behind that serves it; `jp unmount` ends it, and the real files follow. Mounting twice
 /// says so and succeeds. What a process that died left mounted is cleared away first. On stdout is the mount point.
+///
+/// Where nothing can be mounted, or with --mirror, the real files in `.jp/conversations` are kept in step with the store
+/// instead, both ways, by watching both sides. All else is the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   jp mount                        at .jp/conversations, in the background
   jp mount ~/talk --all           elsewhere, with what is local to the store
   jp mount --foreground           until Ctrl-C, saying what it does
+  jp mount --mirror               real files, kept in step; needs no FUSE
   cd \"$(jp mount)\" && ls
   jp status                       what is mounted, and what is not saved yet")]
 pub(crate) struct Args {
@@ -37,6 +41,9 @@ pub(crate) struct Args {
     /// Stay, and log to stderr; Ctrl-C unmounts.
     #[arg(long, short = 'f')]
     foreground: bool,
+    /// Keep the real files in step with the store instead of mounting something over them.
+    #[arg(long)]
+    mirror: bool,
     /// Let nothing be changed through the mount.
     #[arg(long)]
     read_only: bool,
@@ -67,6 +74,7 @@ pub(crate) struct Args {
 struct Mounted {
     point: String,
     pid: u32,
+    kind: Kind,
     already: bool,
     options: Vec<String>,
 }
@@ -75,18 +83,19 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     if args.daemon {
         return daemon::detached(ctx, || {
             let point = args.point.clone().ok_or_else(|| Error::usage("a daemon is told its mount point"))?;
-            Ok(args.job(ctx.store()?, point))
+            let kind = if args.mirror { Kind::Mirror } else { Kind::Mount };
+            Ok(args.job(ctx.store()?, point, kind))
         });
     }
     let store = two_roots(ctx.store()?)?;
-    permit::check(args.allow_other)?;
+    let kind = args.kind(ctx, &store)?;
     let point = point(ctx, &store, args.point.as_deref())?;
-    if let Some(record) = make_way(ctx, &store, &point)? {
+    if let Some(record) = make_way(ctx, &store, &point, kind)? {
         return tell(ctx, &Ready::Already(record));
     }
     fs::create_dir_all(&point).map_err(|error| Error::io("make", &point, &error))?;
     // Looked at anew: a dead mount may have covered the real files.
-    let job = args.job(ctx.store()?, point);
+    let job = args.job(ctx.store()?, point, kind);
     if args.foreground {
         ui::install_trace(1);
         return daemon::serve(ctx, &job, |ready| tell(ctx, &ready).and_then(|_| ctx.ui.flush()));
@@ -95,7 +104,50 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 }
 
 impl Args {
-    fn job(&self, store: Store, point: PathBuf) -> Job {
+    /// A mount, or a mirror where one is asked for or nothing can be mounted.
+    fn kind(&self, ctx: &Ctx<'_>, store: &Store) -> Result<Kind> {
+        if self.mirror {
+            return self.check_mirror(ctx, store).map(|()| Kind::Mirror);
+        }
+        let Err(missing) = permit::driver() else {
+            permit::others(self.allow_other)?;
+            return Ok(Kind::Mount);
+        };
+        let why = missing.whole();
+        self.check_mirror(ctx, store).map_err(|mut error| {
+            error.causes.push(why.clone());
+            error.hints.extend(missing.hints);
+            error
+        })?;
+        ctx.ui.note(&format!("Keeping the real files in step instead of mounting: {why}."));
+        Ok(Kind::Mirror)
+    }
+
+    /// Refuses what only a filesystem of our own can do.
+    fn check_mirror(&self, ctx: &Ctx<'_>, store: &Store) -> Result<()> {
+        let asked = [
+            (self.read_only, "--read-only"),
+            (self.all, "--all"),
+            (self.allow_other, "--allow-other"),
+            (self.strict, "--strict"),
+            (self.xattrs, "--xattrs"),
+            (self.compat_open, "--compat-open"),
+        ];
+        let refused = |what: &str| {
+            Error::usage(format!("{what} cannot be had with a mirror, which is real files in .jp/conversations"))
+        };
+        if let Some((_, option)) = asked.into_iter().find(|(asked, _)| *asked) {
+            return Err(refused(option));
+        }
+        match &self.point {
+            Some(typed) if point(ctx, store, Some(typed))? != point(ctx, store, None)? => {
+                Err(refused("another mount point"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn job(&self, store: Store, point: PathBuf, kind: Kind) -> Job {
         let options = Options {
             read_only: self.read_only,
             all: self.all,
@@ -115,7 +167,7 @@ impl Args {
             (self.poll, "poll"),
         ];
         let names = names.into_iter().filter(|(chosen, _)| *chosen).map(|(_, name)| name.to_owned()).collect();
-        Job { store, point, options, names }
+        Job { store, point, kind, options, names }
     }
 }
 
@@ -146,7 +198,7 @@ pub(crate) fn point(ctx: &Ctx<'_>, store: &Store, typed: Option<&Path>) -> Resul
 }
 
 /// Clears a dead mount away. Gives the live one, if there is one already.
-fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path) -> Result<Option<Record>> {
+fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path, kind: Kind) -> Result<Option<Record>> {
     let known = StateDir::of(store.layout()).known();
     if let Some(known) = known.as_ref().filter(|known| known.record.point != point && known.alive()) {
         return Err(Error::no(format!("this worktree is mounted at {} already", known.record.point.display()))
@@ -160,7 +212,10 @@ fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path) -> Result<Option<Record>
             }
             Ok(None)
         }
-        (Standing::Live, Some(Known { record, .. })) if record.point == point => Ok(Some(record)),
+        (Standing::Live, Some(Known { record, .. })) if record.point == point => {
+            record.check_kind(kind)?;
+            Ok(Some(record))
+        }
         (Standing::Live, _) => {
             Err(busy("another project is mounted there").hint("choose another place, as in `jp mount DIR`"))
         }
@@ -194,11 +249,16 @@ fn tell(ctx: &Ctx<'_>, ready: &Ready) -> Result<Exit> {
         Ready::Already(record) => (record, true),
     };
     if already {
-        ctx.ui.note(&format!("{} is already mounted.", ui::clean(&record.point.to_string_lossy())));
+        let how = match record.kind {
+            Kind::Mount => "mounted",
+            Kind::Mirror => "mirrored",
+        };
+        ctx.ui.note(&format!("{} is already {how}.", ui::clean(&record.point.to_string_lossy())));
     }
     if ctx.ui.json() {
         let point = record.point.display().to_string();
-        ctx.ui.object(&Mounted { point, pid: record.pid, already, options: record.options.clone() })?;
+        let Record { pid, kind, ref options, .. } = *record;
+        ctx.ui.object(&Mounted { point, pid, kind, already, options: options.clone() })?;
     } else {
         ctx.ui.path(&record.point)?;
     }

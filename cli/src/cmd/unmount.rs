@@ -27,7 +27,8 @@ const RETRY: Duration = Duration::from_millis(500);
 ///
 /// Returns once the process behind the mount has ended and the real files are what the mount showed last. While
 /// somebody is in the mount it names them and waits: at a terminal until Ctrl-C, else ten seconds. What a process that
-/// died left mounted is cleared away. The exit code is 1 when nothing is mounted or somebody does not leave.
+/// died left mounted is cleared away. The exit code is 1 when nothing is mounted or somebody does not leave. A mirror
+/// ends the same way, once the real files and the store are in step; nobody is ever in its way.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -135,6 +136,15 @@ fn end(ctx: &Ctx<'_>, target: &Target, args: &Args) -> Result<&'static str> {
         // Detached already, by us or by somebody else.
         (Standing::Free, Some(known)) => gone(ctx, known).map(|()| "unmounted"),
         (Standing::Dead, _) => mounts::clear(point, known.as_ref()).map(|()| "cleared"),
+        // There is nothing that could be detached.
+        (Standing::Mute, Some(known)) if known.record.kind == mounts::Kind::Mirror => {
+            let pid = known.record.pid;
+            Err(Error::new(
+                Kind::Damaged,
+                format!("the process behind the mirror of {} does not answer", point.display()),
+            )
+            .hint(format!("`kill {pid}` ends it, or `kill -9 {pid}`; nothing is lost by that")))
+        }
         (Standing::Mute, alive) if args.lazy => {
             mounts::detach(point, true)?;
             ctx.ui.warn("the process behind the mount did not answer");
@@ -159,8 +169,9 @@ fn end(ctx: &Ctx<'_>, target: &Target, args: &Args) -> Result<&'static str> {
 fn ask(ctx: &Ctx<'_>, known: &Known, args: &Args) -> Result<&'static str> {
     let request = Request::Unmount { lazy: args.lazy, export: !args.no_export };
     let (point, begun) = (&known.record.point, Instant::now());
-    // Once it is detached nobody's paths lead into it any more.
-    let stay = args.lazy && !process::occupants(point, known.record.pid).is_empty();
+    // Once it is detached nobody's paths lead into it any more. Nobody is ever in a mirror: its files are real.
+    let mirror = known.record.kind == mounts::Kind::Mirror;
+    let stay = args.lazy && !mirror && !process::occupants(point, known.record.pid).is_empty();
     let mut told = None;
     loop {
         let answer = match control::ask(&known.state.socket(), &request, ANSWER) {
@@ -212,7 +223,10 @@ fn gone(ctx: &Ctx<'_>, known: &Known) -> Result<()> {
                 .hint(format!("its log is {}", known.state.log().display())));
         }
         if !told && begun.elapsed() > Duration::from_secs(2) {
-            ctx.ui.note("The mount is gone; waiting for the real files to follow.");
+            ctx.ui.note(match known.record.kind {
+                mounts::Kind::Mount => "The mount is gone; waiting for the real files to follow.",
+                mounts::Kind::Mirror => "Waiting until the real files and the store are in step.",
+            });
             told = true;
         }
         std::thread::sleep(TICK);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Job, Ready, serve, tail};
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Kind, Result};
-use crate::mounts::{Record, StateDir};
+use crate::mounts::{Kind as MountKind, Record, StateDir};
 use crate::ui::{Log, install_log};
 
 /// The line.
@@ -41,7 +41,8 @@ pub(crate) fn launch(job: &Job) -> Result<Ready> {
     let executable = std::env::current_exe().map_err(|error| failed(&error))?;
     let (reader, writer) = io::pipe().map_err(|error| failed(&error))?;
     let mut command = Command::new(executable);
-    command.args(["mount", "--daemon"]).args(job.names.iter().map(|name| format!("--{name}")));
+    command.args(["mount", "--daemon"]).args((job.kind == MountKind::Mirror).then_some("--mirror"));
+    command.args(job.names.iter().map(|name| format!("--{name}")));
     command.arg("--workspace").arg(&job.store.layout().project).arg("--").arg(&job.point);
     // Its standard output is the pipe: the one descriptor that needs no number to be told.
     command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).env_remove("NOTIFY_SOCKET");

@@ -91,12 +91,14 @@ impl Operation<'_> {
     }
 
     /// Moves every copy in the workspace to where the tree wants it by now. Only directories move, and the ledger's lock
-    /// guards those.
+    /// guards those. One that somebody moved is left to whoever learns from it what that means, and one that is not in the
+    /// store may still be arriving.
     pub(super) fn rearrange(&mut self) -> Result<()> {
         for partition in Partition::ALL {
             let order: Vec<_> = self.snapshot().tree(partition).walk().into_iter().map(|(_, id)| id).collect();
             for id in order {
-                let at = self.snapshot().get(id).and_then(|found| found.work.as_ref()).map(|place| place.dir.clone());
+                let settled = self.snapshot().get(id).filter(|found| found.store.is_some() && found.moved.is_none());
+                let at = settled.and_then(|found| found.work.as_ref()).map(|place| place.dir.clone());
                 let wanted = self.snapshot().work_dir(&self.store().layout, id);
                 if let (Some(at), Some(wanted)) = (at, wanted)
                     && at != wanted

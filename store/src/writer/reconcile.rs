@@ -67,25 +67,43 @@ impl Writer {
             self.reconcile_some(some, wanted, &planned, wait, &mut done)?;
             at += some.len();
         }
-        let all = looked.copies.iter().copied().collect();
-        for some in looked.copies.chunks(COPIES_AT_ONCE) {
-            let guards = self.lock_or_tell(some, wait, &mut done);
-            let mut ahead = |more: usize| progress(Progress { done: at + more, of });
-            let copied = self.copy_some(some, &all, &guards, &mut ahead)?;
-            done.steps.extend(copied.steps);
-            done.held.extend(copied.held);
-            done.stopped |= copied.stopped;
-            if done.stopped {
-                return Ok(done);
-            }
-            at += some.len();
+        self.copy_all(&looked.copies, wait, &mut |so_far| progress(Progress { done: at + so_far, of }), &mut done)?;
+        if done.stopped {
+            return Ok(done);
         }
-        if wanted.direction != Direction::In && (of > 0) {
+        if wanted.direction != Direction::In && of > 0 {
             self.tidy_after()?;
         }
         self.stamp_again(&looked.unsure)?;
         progress(Progress { done: of, of });
         Ok(done)
+    }
+
+    /// Copies out what has no copy yet. Locks are let go together, at the end: a filesystem is slow to make files where it
+    /// has just removed some.
+    fn copy_all(
+        &self,
+        copies: &[ConversationId],
+        wait: &Wait<'_>,
+        go_on: &mut dyn FnMut(usize) -> bool,
+        done: &mut Reconciled,
+    ) -> Result<()> {
+        let all = copies.iter().copied().collect();
+        let mut at = 0;
+        for lockable in copies.chunks(make_room_for_files(copies.len())) {
+            let guards = self.lock_or_tell(lockable, wait, done);
+            for some in lockable.chunks(COPIES_AT_ONCE) {
+                let copied = self.copy_some(some, &all, &guards, &mut |more| go_on(at + more))?;
+                done.steps.extend(copied.steps);
+                done.held.extend(copied.held);
+                done.stopped |= copied.stopped;
+                if done.stopped {
+                    return Ok(());
+                }
+                at += some.len();
+            }
+        }
+        Ok(())
     }
 
     /// Lays the real files out differently from now on.

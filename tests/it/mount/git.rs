@@ -178,3 +178,23 @@ fn merging() {
         m.check_store();
     });
 }
+
+/// The hook asks for an export before each commit. Under a mount there is nothing to write, and git sees what the store has.
+#[test]
+fn the_hook() {
+    everyone(|m| {
+        git(m, "init --quiet");
+        m.jp(&["hooks", "install"]).ok();
+        commit(m, "one");
+        m.jp(&["c", "edit", &ids::D.to_string(), "--title", "Other plans"]).ok();
+        // Git does not count what a hook stages when it asks whether there is anything to commit.
+        let told = m.script("cd \"$P\" && echo 1 > code && git add code && git commit --quiet --message=two").ok();
+        assert_eq!(told.stderr, "");
+        clean(m);
+        let files = git(m, "ls-tree -r --name-only HEAD -- .jp/conversations");
+        let path = files.lines().find(|path| path.ends_with("-other-plans/metadata.json"));
+        let path = path.unwrap_or_else(|| panic!("the commit follows the new title: {files}"));
+        assert_eq!(git(m, &format!("show HEAD:{path}")), m.text(ids::D, "metadata.json"));
+        m.check_store();
+    });
+}

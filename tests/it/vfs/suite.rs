@@ -6,6 +6,8 @@ use super::*;
 
 // New conversations that arrive file by file, and known ones that are brought back.
 mod arrivals;
+// What real files that are kept in step do instead.
+mod instead;
 // Files, directories and links of the user's own, and programs' scratch.
 mod own;
 // Numbers, listings, attributes and locks.
@@ -15,7 +17,11 @@ mod saves;
 // Conversations move, get other names, are hidden.
 mod tree;
 
-fn run(which: Which, scenario: fn(&mut World)) {
+fn run(which: Which, name: &str, scenario: fn(&mut World)) {
+    let scenario = match which {
+        Which::Mirror => instead::of(name).unwrap_or(scenario),
+        Which::Forgetful | Which::Mindful | Which::Kernel | Which::CompatOpen => scenario,
+    };
     if let Some(mut world) = World::new(which, Rules::default()) {
         scenario(&mut world);
     }
@@ -27,13 +33,17 @@ macro_rules! suite {
         suite!(mindful, Mindful, $($group: $($scenario)*;)*);
         suite!(kernel, Kernel, $($group: $($scenario)*;)*);
         suite!(compat_open, CompatOpen, $($group: $($scenario)*;)*);
+        suite!(mirror, Mirror, $($group: $($scenario)*;)*);
+
+        /// Every scenario, by name.
+        const ALL: &[&str] = &[$($(stringify!($scenario),)*)*];
     };
     ($module:ident, $which:ident, $($group:ident: $($scenario:ident)*;)*) => {
         mod $module {
             $($(
                 #[test]
                 fn $scenario() {
-                    super::run(super::Which::$which, super::$group::$scenario);
+                    super::run(super::Which::$which, stringify!($scenario), super::$group::$scenario);
                 }
             )*)*
         }

@@ -2,23 +2,58 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
 
 const DEVICE: &str = "/dev/fuse";
+/// The number of that device. Containers put something else in the place of what they do not give.
+const NUMBER: (u64, u64) = (10, 229);
 const CONFIGURATION: &str = "/etc/fuse.conf";
+/// Mounts for whoever may not.
+const HELPER: &str = "fusermount3";
 
-pub(crate) fn check(allow_other: bool) -> Result<()> {
-    if let Err(error) = OpenOptions::new().read(true).write(true).open(DEVICE) {
-        return Err(unusable(&error));
+/// Whether there is something to mount with.
+pub(crate) fn driver() -> Result<()> {
+    device().map_err(|error| unusable(&error))?;
+    if is_root() {
+        return Ok(());
     }
-    let root = nix::unistd::geteuid().is_root();
-    if allow_other && !root && !allows_others(&fs::read_to_string(CONFIGURATION).unwrap_or_default()) {
+    let asked = Command::new(HELPER).arg("--version").stdin(Stdio::null()).output();
+    match asked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(helpless(&error)),
+        // One that is there and does not work says so when it is needed.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn device() -> io::Result<()> {
+    use nix::sys::stat::{major, minor};
+    let found = OpenOptions::new().read(true).write(true).open(DEVICE)?.metadata()?.rdev();
+    if (major(found), minor(found)) == NUMBER {
+        return Ok(());
+    }
+    Err(io::Error::other("something else is in its place"))
+}
+
+/// Whether other users may be let into a mount.
+pub(crate) fn others(allow_other: bool) -> Result<()> {
+    if allow_other && !is_root() && !allows_others(&fs::read_to_string(CONFIGURATION).unwrap_or_default()) {
         return Err(Error::no("this system does not let other users into a mount of yours")
             .hint(format!("root can allow it: a line `user_allow_other` in {CONFIGURATION}"))
             .hint("or leave `--allow-other` out"));
     }
     Ok(())
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn helpless(error: &io::Error) -> Error {
+    let told = Error::no(format!("cannot mount: {HELPER} cannot be used")).because(error);
+    told.hint("install fuse3: without root, mounting needs it")
 }
 
 fn unusable(error: &io::Error) -> Error {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use jp_fs::mirror::{InStep, Left};
 use jp_fs::mount::Arrival;
 use jp_store::conversation::Conversation;
 use jp_store::layout::{ARCHIVE, CONVERSATIONS, Partition};
@@ -10,13 +11,14 @@ use serde::Serialize;
 use crate::ctx::View;
 use crate::drafts::{self, Draft as OnDisk};
 use crate::error::{Error, Result};
-use crate::mounts::{self, Known, Standing, StateDir};
+use crate::mounts::{self, Kind, Known, Standing, StateDir};
 use crate::{change, mountinfo};
 
 /// A mount of this worktree.
 #[derive(Debug, Serialize)]
 pub(crate) struct Mount {
     pub(crate) point: String,
+    kind: Kind,
     pid: Option<u32>,
     /// Whether the process behind it is there.
     alive: bool,
@@ -31,6 +33,16 @@ pub(crate) struct Mount {
     arrivals: Vec<Arrival>,
     /// What of the real files is not in the store, and so is not shown.
     refused: Vec<String>,
+    /// What stays as it is until a person does something about it; only in a mirror.
+    held: Vec<Left>,
+    /// What somebody is working on; only in a mirror.
+    waiting: Vec<Left>,
+    /// Why the two sides of a mirror are not in step.
+    failure: Option<String>,
+    /// How often the two sides of a mirror have been looked at.
+    reconciles: Option<u64>,
+    /// Whether a mirror has nothing to do.
+    resting: Option<bool>,
 }
 
 /// A save that is not in the store.
@@ -70,8 +82,12 @@ impl Mount {
         let alive = known.alive();
         let status = if alive { known.status() } else { None };
         let record = &known.record;
+        let in_step = status.as_ref().and_then(|status| status.mirror.clone());
+        let (reconciles, resting) = in_step.as_ref().map(|step| (step.reconciles, step.resting)).unzip();
+        let InStep { held, waiting, failure, .. } = in_step.unwrap_or_default();
         Self {
             point: record.point.display().to_string(),
+            kind: record.kind,
             pid: Some(record.pid),
             alive,
             stale: !alive,
@@ -82,6 +98,11 @@ impl Mount {
             staleness: status.as_ref().map(|status| status.staleness.clone()),
             refused: status.as_ref().map(|status| status.refused.clone()).unwrap_or_default(),
             arrivals: status.map(|status| status.arrivals).unwrap_or_default(),
+            held,
+            waiting,
+            failure,
+            reconciles,
+            resting,
         }
     }
 
@@ -89,6 +110,7 @@ impl Mount {
     fn left_at(point: &Path) -> Self {
         Self {
             point: point.display().to_string(),
+            kind: Kind::Mount,
             pid: None,
             alive: false,
             stale: true,
@@ -99,6 +121,11 @@ impl Mount {
             shown: None,
             arrivals: Vec::new(),
             refused: Vec::new(),
+            held: Vec::new(),
+            waiting: Vec::new(),
+            failure: None,
+            reconciles: None,
+            resting: None,
         }
     }
 
@@ -114,8 +141,15 @@ impl Mount {
         };
         let arrivals = self.arrivals.iter().map(|one| ("arriving", format!("{} still needs {}", one.id, one.needs)));
         let refused = self.refused.iter().map(|left| ("covered", format!("not in the store, and not shown: {left}")));
-        let mount = ("mount", format!("{} ({})", self.point, about.join(", ")));
-        std::iter::once(mount).chain(arrivals).chain(refused).collect()
+        let held = self.held.iter().map(|left| ("held", left.reason.clone()));
+        let waiting = self.waiting.iter().map(|left| ("waiting", left.reason.clone()));
+        let failure = self.failure.iter().map(|why| ("failure", format!("not in step, and tried again: {why}")));
+        let head = match self.kind {
+            Kind::Mount => "mount",
+            Kind::Mirror => "mirror",
+        };
+        let mount = (head, format!("{} ({})", self.point, about.join(", ")));
+        std::iter::once(mount).chain(arrivals).chain(refused).chain(held).chain(waiting).chain(failure).collect()
     }
 }
 
@@ -242,6 +276,7 @@ mod tests {
             started: Some(1),
             point: "/nowhere/talk".into(),
             project: "/nowhere".into(),
+            kind: Kind::Mount,
             options: vec!["strict".into()],
             version: "0".into(),
             since: "2025-07-20T12:00:00Z".into(),

@@ -51,29 +51,33 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 
     let mut random = Random::new(1);
     let mut groups = Vec::new();
+    // A table is shown as soon as there is one: measuring everything takes minutes.
+    let mut measure = |mut group: Group| -> Result<(), Box<dyn Error>> {
+        say(&format!("measuring {}: {} rounds after one that warms the caches\n", group.title, group.rounds))?;
+        group.measure(&mut random)?;
+        say(&report::table(&group, earlier.as_ref()))?;
+        groups.push(group);
+        Ok(())
+    };
     if options.wants("listing") {
-        groups.push(measured(listing::group(&work, options.rounds)?, &mut random)?);
+        measure(listing::group(&work, options.rounds)?)?;
     }
     // What the worktree does not show is not exported, so there would be nothing to measure.
     if options.wants("export") && options.layout != Layout::Absent {
         export::prepare(&work)?;
-        groups.push(measured(export::in_step(&work, options.rounds), &mut random)?);
-        groups.push(measured(export::from_scratch(&work, options.slow_rounds), &mut random)?);
+        measure(export::in_step(&work, options.rounds))?;
+        measure(export::from_scratch(&work, options.slow_rounds))?;
     }
 
     let results = report::results(options, &groups);
-    say(&report::table(&groups, &results, earlier.as_ref()))?;
+    if let Some(earlier) = &earlier {
+        say(&report::differences(&results, earlier))?;
+    }
     if let Some(file) = &options.json {
         fs::write(file, pretty(&results)).map_err(|err| format!("cannot write {}: {err}", file.display()))?;
         say(&format!("written to {}\n", file.display()))?;
     }
     Ok(())
-}
-
-fn measured(mut group: Group, random: &mut Random) -> Result<Group, Box<dyn Error>> {
-    say(&format!("measuring {}: {} rounds after one that warms the caches\n", group.title, group.rounds))?;
-    group.measure(random)?;
-    Ok(group)
 }
 
 fn say(text: &str) -> io::Result<()> {

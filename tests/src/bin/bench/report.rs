@@ -2,48 +2,43 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::job::Group;
+use crate::job::{Group, Job};
 use crate::options::Options;
 
 /// Everything, for machines.
 pub(crate) fn results(options: &Options, groups: &[Group]) -> Value {
-    let mut rows = Map::new();
-    for group in groups {
-        for job in &group.jobs {
-            let mut row = Map::new();
-            row.insert("median_ms".into(), json!(job.median()));
-            row.insert("least_ms".into(), json!(job.least()));
-            row.insert("most_ms".into(), json!(job.most()));
-            for (base, _, key) in group.bases {
-                row.insert((*key).to_owned(), json!(job.median() / group.median(base)));
-            }
-            rows.insert(job.name.to_owned(), row.into());
-        }
-    }
     json!({
         "size": options.size,
         "rounds": options.rounds,
         "slow_rounds": options.slow_rounds,
         "events_size": options.events_size,
         "layout": format!("{:?}", options.layout).to_lowercase(),
-        "results": rows,
+        "results": groups.iter().flat_map(rows).collect::<Map<_, _>>(),
     })
 }
 
-/// A table for each group, beside earlier results where there are any.
-pub(crate) fn table(groups: &[Group], results: &Value, earlier: Option<&Value>) -> String {
-    let mut text: String = groups.iter().map(|group| part(group, results, earlier)).collect();
-    if let Some(earlier) = earlier {
-        for key in ["size", "events_size", "layout"] {
-            if earlier[key] != results[key] {
-                text.push_str(&format!("not the same {key}: {} then, {} now\n", earlier[key], results[key]));
-            }
+fn rows(group: &Group) -> Map<String, Value> {
+    let row = |job: &Job| {
+        let mut row = Map::new();
+        row.insert("median_ms".into(), json!(job.median()));
+        row.insert("least_ms".into(), json!(job.least()));
+        row.insert("most_ms".into(), json!(job.most()));
+        for (base, _, key) in group.bases {
+            row.insert((*key).to_owned(), json!(job.median() / group.median(base)));
         }
-    }
-    text
+        (job.name.to_owned(), row.into())
+    };
+    group.jobs.iter().map(row).collect()
 }
 
-fn part(group: &Group, results: &Value, earlier: Option<&Value>) -> String {
+/// Why the ratios of two runs cannot be compared.
+pub(crate) fn differences(results: &Value, earlier: &Value) -> String {
+    let keys = ["size", "events_size", "layout"].into_iter().filter(|key| earlier[key] != results[key]);
+    keys.map(|key| format!("not the same {key}: {} then, {} now\n", earlier[key], results[key])).collect()
+}
+
+/// One group, beside earlier results where there are any.
+pub(crate) fn table(group: &Group, earlier: Option<&Value>) -> String {
     let mut text = format!("\n{:<20} {:>10} {:>10} {:>10}", group.title, "median ms", "least", "most");
     for (_, head, _) in group.bases {
         text.push_str(&format!(" {head:>8}"));
@@ -54,10 +49,9 @@ fn part(group: &Group, results: &Value, earlier: Option<&Value>) -> String {
         text.push_str(&format!(" {:>10} {:>10}", format!("{head} was"), "change"));
     }
     text.push('\n');
-    for job in &group.jobs {
-        let row = &results["results"][job.name];
+    for (name, row) in rows(group) {
         let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-        text.push_str(&format!("{:<20}", job.name));
+        text.push_str(&format!("{name:<20}"));
         for key in ["median_ms", "least_ms", "most_ms"] {
             text.push_str(&format!(" {:>10.1}", number(key)));
         }
@@ -65,7 +59,7 @@ fn part(group: &Group, results: &Value, earlier: Option<&Value>) -> String {
             text.push_str(&format!(" {:>8.2}", number(key)));
         }
         if let (Some(earlier), Some((.., key))) = (earlier, compared) {
-            match earlier["results"][job.name][*key].as_f64() {
+            match earlier["results"][&name][*key].as_f64() {
                 Some(was) => {
                     let change = (number(key) / was - 1.0) * 100.0;
                     text.push_str(&format!(" {was:>10.2} {change:>+9.0}%"));
@@ -75,5 +69,6 @@ fn part(group: &Group, results: &Value, earlier: Option<&Value>) -> String {
         }
         text.push('\n');
     }
+    text.push('\n');
     text
 }

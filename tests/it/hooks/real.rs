@@ -1,0 +1,101 @@
+//! The hook with the real `jp` behind it.
+
+use std::os::unix::fs::symlink;
+
+use jp_tests::{LIMIT, Output, Running, Workspace, jp_binary, wait_for};
+
+use super::*;
+use crate::story::{in_work, new, store_file, work_file};
+
+/// Git behind a worktree that shares its store with another one.
+struct Pair {
+    it: Repository,
+    other: Workspace,
+}
+
+impl Pair {
+    /// Two worktrees with a conversation that both show.
+    #[track_caller]
+    fn new() -> (Self, String) {
+        let it = Repository::new();
+        symlink(jp_binary(), it.env.root().join("bin/jp")).expect("linked");
+        let id = new(&it.work, "First title", &[]);
+        it.jp(&["hooks", "install"]).ok();
+        it.git(&["add", "--all"]).ok();
+        it.git(&["commit", "--quiet", "--message=one"]).ok();
+        let path = it.env.root().join("other");
+        it.git(&["worktree", "add", "--quiet", path.to_str().expect("UTF-8")]).ok();
+        let other = it.env.workspace("other");
+        (Self { it, other }, id)
+    }
+
+    #[track_caller]
+    fn commit(&self) -> Output {
+        self.it.git(&["commit", "--quiet", "--allow-empty", "--message=more"])
+    }
+
+    /// Asserts that the commit has the store's bytes of a conversation, where the worktree shows it.
+    #[track_caller]
+    fn assert_committed(&self, id: &str) {
+        let dir = in_work(&self.it.work, id).expect("shown");
+        let dir = dir.strip_prefix(self.it.root()).expect("in the worktree").to_str().expect("UTF-8");
+        for name in ["metadata.json", "base_config.json", "events.json"] {
+            let committed = self.it.committed(&format!("{dir}/{name}"));
+            assert_eq!(committed.as_deref(), Some(&*read(&store_file(&self.it.work, id, name))), "{dir}/{name}");
+        }
+    }
+}
+
+#[test]
+fn a_commit_holds_what_the_store_has() {
+    let (pair, id) = Pair::new();
+    pair.assert_committed(&id);
+    pair.other.jp(&["c", "edit", &id, "--title", "Second title"]).ok();
+    assert!(read(&work_file(&pair.it.work, &id, "metadata.json")).contains("First title"));
+    let told = pair.commit().ok();
+    assert_eq!(told.stderr, "");
+    pair.assert_committed(&id);
+    assert!(pair.it.tree().iter().all(|path| path.contains("-second-title/")), "{:?}", pair.it.tree());
+    assert_eq!(pair.it.git(&["status", "--porcelain"]).ok().stdout, "");
+
+    // Here the directory moved before the commit began.
+    pair.it.jp(&["c", "edit", &id, "--title", "Third title"]).ok();
+    let unknown = new(&pair.it.work, "Not for git yet", &[]);
+    pair.commit().ok();
+    pair.assert_committed(&id);
+    assert!(pair.it.tree().iter().all(|path| path.contains("-third-title/")), "{:?}", pair.it.tree());
+    let left = pair.it.git(&["status", "--porcelain"]).ok().stdout;
+    assert!(left.starts_with("?? ") && left.lines().count() == 1 && left.contains(&unknown[4..]), "{left}");
+}
+
+#[test]
+fn what_cannot_be_brought_in_step_stops_the_commit() {
+    let (pair, id) = Pair::new();
+    let file = work_file(&pair.it.work, &id, "events.json");
+    fs::write(&file, "[\n<<<<<<< HEAD\n]\n").expect("written");
+    pair.it.git(&["add", "--all"]).ok();
+    let before = pair.it.git(&["rev-parse", "HEAD"]).ok().stdout;
+    let told = pair.commit();
+    assert!(told.code != 0 && told.stderr.contains("--no-verify"), "{}", told.told());
+    assert!(told.stderr.contains(&id) || told.stderr.contains("events.json"), "{}", told.told());
+    assert_eq!(pair.it.git(&["rev-parse", "HEAD"]).ok().stdout, before);
+    pair.it.git(&["commit", "--quiet", "--no-verify", "--message=as it is"]).ok();
+    assert_ne!(pair.it.git(&["rev-parse", "HEAD"]).ok().stdout, before);
+}
+
+#[test]
+fn what_is_in_use_does_not_stop_it() {
+    let (pair, id) = Pair::new();
+    pair.other.jp(&["c", "edit", &id, "--title", "Second title"]).ok();
+    let held = |pair: &Pair| {
+        let locks = pair.it.jp(&["lock", "ls", "--json"]).json();
+        locks.as_array().is_some_and(|locks| !locks.is_empty())
+    };
+    let holder: Running = pair.other.call(&["lock", "run", &id, "--", "cat"]).start();
+    wait_for("the lock to be taken", LIMIT, || held(&pair));
+    let told = pair.commit().ok();
+    assert!(told.stderr.contains("in use right now"), "{}", told.told());
+    holder.finish().ok();
+    pair.commit().ok();
+    pair.assert_committed(&id);
+}
