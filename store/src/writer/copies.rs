@@ -8,7 +8,7 @@ use super::operation::Operation;
 use super::reconcile::is_everybodys;
 use super::{Guards, Writer};
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewContent, NewFile, Scratch, exists, gather};
+use crate::files::{NewContent, NewFile, Scratch, exists, gather, remove_hollow};
 use crate::id::ConversationId;
 use crate::layout::{CONVERSATIONS, managed};
 use crate::ledger::Left;
@@ -184,6 +184,7 @@ impl Operation<'_> {
     fn appear(&mut self, scratch: &Scratch<'_>, prepared: &Prepared) -> Result<Option<PathBuf>> {
         let (id, disk) = (prepared.id, self.store().disk());
         let Some(target) = self.snapshot().work_dir(&self.store().layout, id) else { return Ok(None) };
+        remove_hollow(disk, &target)?;
         if exists(disk, &target)? {
             return Err(Error::Refused(format!("{} is in the way", target.display())));
         }
