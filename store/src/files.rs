@@ -291,6 +291,30 @@ pub(crate) fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
+/// Whether nothing but directories is beneath a directory. What cannot be looked into is something.
+pub(crate) fn is_hollow(disk: &dyn Disk, dir: &Path) -> bool {
+    let listed = entries(disk, dir).ok();
+    listed.is_some_and(|listed| {
+        listed.iter().all(|entry| entry.kind == Kind::Dir && is_hollow(disk, &dir.join(&entry.name)))
+    })
+}
+
+/// Takes away a directory that holds nothing but directories, so that something can have its name.
+pub(crate) fn remove_hollow(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    if exists(disk, dir)? && is_hollow(disk, dir) { remove_empty_dirs(disk, dir) } else { Ok(()) }
+}
+
+/// Removes a directory tree as far as it holds nothing but directories.
+pub(crate) fn remove_empty_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    for entry in entries(disk, dir)?.iter().filter(|entry| entry.kind == Kind::Dir) {
+        remove_empty_dirs(disk, &dir.join(&entry.name))?;
+    }
+    match disk.remove_dir(dir) {
+        Err(error) if is_absent(&error) || error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed.context("remove directory", dir),
+    }
+}
+
 /// Renames, making the target's parent directory and bringing both ends to disk.
 pub(crate) fn move_dir(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
     if let Some(parent) = to.parent() {

@@ -7,6 +7,7 @@ use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::ledger::Entry;
 use crate::observe::unmanaged;
+use crate::presence::Projection;
 use crate::reconcile::{Action, Digest, FileBase, Root, Stamp, decide_own, is_conclusive, newer};
 use crate::scan::is_absent;
 use crate::scratch::is_scratch;
@@ -71,6 +72,11 @@ pub(crate) fn hides(entry: Option<&Entry>, path: &Path) -> bool {
     path.ancestors().any(|path| path.to_str().is_some_and(|path| hidden.contains(path)))
 }
 
+/// Whether a copy that is there was hidden, so that somebody has brought it back.
+pub(crate) fn came_back(entry: Option<&Entry>) -> bool {
+    entry.is_some_and(|entry| entry.intent == Projection::LocalOnly)
+}
+
 /// Whether a path in a directory leads through directories alone, and so to nowhere else.
 pub(crate) fn leads_inside(disk: &dyn Disk, dir: &Path, path: &Path) -> Result<bool> {
     for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
@@ -121,7 +127,8 @@ pub(crate) fn look(disk: &dyn Disk, store: &Path, work: &Path, entry: Option<&En
         let store = read(store, in_store, base.and_then(|base| base.store))?;
         let work = read(work, in_work, base.and_then(|base| base.work))?;
         let mtime = |copy: Option<Copy>| copy.map(|copy| copy.stamp.mtime);
-        let hidden = hides(entry, &path);
+        // What a copy lacks that was brought back is not meant to be here.
+        let hidden = hides(entry, &path) || (work.is_none() && came_back(entry));
         let (action, shown) = decide_own(
             store.map(|copy| copy.digest),
             work.map(|copy| copy.digest),

@@ -1,6 +1,7 @@
 //! How one conversation stands in both roots, as far as a reconcile has to know. Reads only; what follows from it is the
 //! [`plan`](crate::plan)'s affair.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::conversation::Conversation;
@@ -280,6 +281,13 @@ fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
     }
 }
 
+/// Ancestors that have no copy: nothing can be copied out beneath them before they are.
+fn without_copies_above(snapshot: &Snapshot, wanted: &Wanted) -> BTreeSet<ConversationId> {
+    let found = wanted.only.iter().flatten().filter_map(|&id| snapshot.get(id)).filter(|found| found.work.is_none());
+    let above = found.flat_map(|found| snapshot.tree(found.partition).ancestors(found.id));
+    above.filter(|&id| snapshot.get(id).is_some_and(|above| above.work.is_none())).collect()
+}
+
 /// Everything that is not in step, and what follows from it.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
@@ -301,7 +309,9 @@ impl Looked {
         let (Some(root), shown) = (layout.work.as_ref(), layout.shown()) else { return Ok(looked) };
         let ground = Ground { reached: &root.conversations, shown: &shown.conversations };
         let order = Partition::ALL.into_iter().flat_map(|partition| snapshot.tree(partition).walk());
-        let all = order.filter_map(|(_, id)| snapshot.get(id)).filter(|found| wanted.includes(found.id));
+        let above = without_copies_above(snapshot, wanted);
+        let included = |found: &&Conversation| wanted.includes(found.id) || above.contains(&found.id);
+        let all = order.filter_map(|(_, id)| snapshot.get(id)).filter(included);
         let meant = |found: &Conversation| {
             snapshot.ledger.get(found.id).is_some_and(|entry| entry.intent == Projection::Projected)
         };

@@ -350,3 +350,27 @@ fn arrivals_beneath_a_mount() {
     m.jp(&["export", "--check"]).ok();
     m.check_store();
 }
+
+#[test]
+fn one_whose_parents_have_no_copy_yet() {
+    let w = workspace();
+    let [a, b, c] = family(&w);
+    let d = new(&w, "Another", &["--parent", &a]);
+    jp(&w, &["c", "edit", "--local", &a]);
+    // Meant to be here, as what was made through a mount is before its first export.
+    let ledger = fs::read_dir(w.silo().join("vfs")).expect("listed").map(|entry| entry.expect("listed").path());
+    let ledger = ledger.map(|dir| dir.join("projection.json")).find(|file| file.exists()).expect("a ledger");
+    let mut remembered: Value = serde_json::from_slice(&fs::read(&ledger).expect("read")).expect("JSON");
+    for entry in remembered["conversations"].as_object_mut().expect("an object").values_mut() {
+        *entry = json!({ "intent": "projected" });
+    }
+    fs::write(&ledger, remembered.to_string()).expect("written");
+    let told = jp(&w, &["export", &c]);
+    assert_eq!(told.stdout.lines().filter(|line| line.starts_with("copy ")).count(), 3, "{}", told.told());
+    for id in [&a, &b, &c] {
+        assert_twins(&w, id);
+    }
+    assert_eq!(in_work(&w, &d), None, "nobody asked for it");
+    jp(&w, &["export"]);
+    assert_exported(&w);
+}

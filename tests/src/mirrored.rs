@@ -48,6 +48,11 @@ impl Mirrored {
         Self(Mounted::unmounted(User::Own, TestEnv::in_memory()))
     }
 
+    /// Any project, not mirrored yet.
+    pub fn of(project: Mounted) -> Self {
+        Self(project)
+    }
+
     /// Another worktree of the same store, made by git from what is committed in this one, not mirrored yet.
     #[track_caller]
     pub fn worktree(&self, name: &str) -> Self {

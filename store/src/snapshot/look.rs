@@ -7,14 +7,14 @@ use super::{Sight, Snapshot};
 use crate::conversation::Conversation;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::files::exists;
+use crate::files::{exists, is_hollow};
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, managed};
 use crate::ledger::{At, Ledger};
 use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
 use crate::moved::Moved;
-use crate::observe::{glance_metadata, read_file, stat_file};
+use crate::observe::{Glance, glance_metadata, read_file, stat_file};
 use crate::parallel;
 use crate::plan::Nesting;
 use crate::presence::{Facts, Projection, StoragePresence, covered, intent, presence};
@@ -91,17 +91,27 @@ impl Snapshot {
             })
             .collect();
         let (ledger, mirror) = (&self.ledger, &self.mirror);
-        let read = parallel::map(&placed, |found| {
-            let mut reader = Reader { disk, ledger, problems: Vec::new() };
+        let look = |found: &Conversation| {
+            let mut reader = Reader { disk, ledger, problems: Vec::new(), hollow: false };
             let meta = reader.meta(found);
             let (parent, origin) = reader.lineage(mirror, layout, found, meta.as_ref());
-            (meta, parent, origin, reader.problems)
-        });
-        for (found, (meta, parent, origin, problems)) in placed.iter_mut().zip(read) {
-            self.problems.extend(problems);
+            (meta, parent, origin, reader)
+        };
+        let read = parallel::map(&placed, look);
+        for (found, mut read) in placed.iter_mut().zip(read) {
+            if read.3.hollow {
+                // Somebody removed its files and left directories behind, as git does that knows of none.
+                *found = place(layout, ledger, self.sight, found.id, found.store.take(), None);
+                read = look(found);
+            }
+            let (meta, parent, origin, reader) = read;
             (found.meta, found.parent, found.origin) = (meta, parent, origin);
+            if found.store.is_some() || found.work.is_some() {
+                self.problems.extend(reader.problems);
+            }
         }
-        self.conversations = placed.into_iter().map(|found| (found.id, found)).collect();
+        let there = |found: &Conversation| found.store.is_some() || found.work.is_some();
+        self.conversations = placed.into_iter().filter(there).map(|found| (found.id, found)).collect();
         self.heed_moves(layout);
         Ok(())
     }
@@ -176,6 +186,9 @@ impl Snapshot {
         if places.len() == 1 {
             return places.pop();
         }
+        if root == Root::Work && places.iter().any(|place| !is_hollow(disk, &place.dir)) {
+            places.retain(|place| !is_hollow(disk, &place.dir));
+        }
         let left = self.ledger.get(id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
         let is_left = |place: &Place| {
             let work = layout.work.as_ref().filter(|_| root == Root::Work);
@@ -213,6 +226,8 @@ struct Reader<'a> {
     disk: &'a dyn Disk,
     ledger: &'a Ledger,
     problems: Vec<Problem>,
+    /// The copy in the workspace is directories and nothing else.
+    hollow: bool,
 }
 
 impl Reader<'_> {
@@ -220,13 +235,16 @@ impl Reader<'_> {
     fn meta(&mut self, conversation: &Conversation) -> Option<Meta> {
         let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
         let dirs = conversation.dirs();
-        let (first, mut at_hand, held) = match glance_metadata(self.disk, dirs, base) {
-            Ok(seen) => seen,
+        let Glance { root: first, store: mut at_hand, held, missing } = match glance_metadata(self.disk, dirs, base) {
+            Ok(glance) => glance,
             Err(error) => {
                 self.unreadable(conversation, &error);
-                (Root::Store, None, None)
+                Glance { root: Root::Store, store: None, held: None, missing: false }
             }
         };
+        if let (true, Some(work)) = (missing, dirs.work) {
+            self.hollow = is_hollow(self.disk, work);
+        }
         // The store is read in its place, and would not show that it waits for a person.
         if let (Some(reason), Some(dir), Root::Store) = (held, dirs.work, first) {
             let path = managed(dir, ManagedFile::Metadata);

@@ -12,7 +12,7 @@ use super::cover::whole;
 use super::operation::Operation;
 use super::reconcile::is_everybodys;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewContent, NewFile, Scratch, gather};
+use crate::files::{NewContent, NewFile, Scratch, gather, remove_hollow};
 use crate::id::ConversationId;
 use crate::layout::{CONVERSATIONS, managed};
 use crate::ledger::Left;
@@ -204,7 +204,11 @@ impl Operation<'_> {
     fn appear(&mut self, scratch: &Scratch<'_>, prepared: &Prepared) -> Result<Option<PathBuf>> {
         let id = prepared.id;
         let Some(target) = self.snapshot().work_dir(&self.store().layout, id) else { return Ok(None) };
-        scratch.appear(&prepared.dir, &target)?;
+        if let Err(error) = scratch.appear(&prepared.dir, &target) {
+            // Directories without files, as git leaves them, are in nobody's way.
+            remove_hollow(self.store().disk(), &target)?;
+            scratch.appear(&prepared.dir, &target).map_err(|_| error)?;
+        }
         let found = self.snapshot().find(id)?;
         let at = self.store().layout.work.as_ref().and_then(|root| root.at(&target));
         let place = Place {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::operation::Operation;
 use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir, remove_tree};
+use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir, remove_hollow, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
@@ -232,6 +232,7 @@ impl Operation<'_> {
             make_dirs(disk, parent)?;
         }
         if let Some(scratch) = self.writer.work_scratch() {
+            remove_hollow(disk, target)?;
             scratch.place(target, &files)?;
         }
         let conversation = self.snapshot().find(id)?;
@@ -267,6 +268,7 @@ impl Operation<'_> {
             let rest = place.dir.strip_prefix(from).unwrap_or(Path::new(""));
             self.check_reach(&to.join(rest))?;
         }
+        remove_hollow(self.store().disk(), to)?;
         if exists(self.store().disk(), to)? {
             self.drop_second_copy(id, to)?;
             if exists(self.store().disk(), to)? {
