@@ -173,7 +173,7 @@ impl Snapshot {
     }
 
     /// Where the real files of a visible conversation belong once everything is where it belongs. What only the workspace
-    /// has stays where it is.
+    /// has stays where it is, and so does what somebody moved: that is where it is to be, or a person has to look at it.
     pub(crate) fn real_dir(&self, layout: &Layout, id: ConversationId) -> Option<PathBuf> {
         let conversation = self.get(id)?;
         let tree = self.tree(conversation.partition);
@@ -182,12 +182,13 @@ impl Snapshot {
         if self.ledger.form.nesting == Nesting::Nested {
             for above in tree.ancestors(id) {
                 let above = self.get(above)?;
-                match (&above.store, &above.work) {
-                    (None, Some(place)) => {
+                let stays = above.store.is_none() || above.moved.is_some();
+                match &above.work {
+                    Some(place) if stays => {
                         let dir = place.dir.clone();
                         return Some(names.iter().rev().fold(dir, |dir, name| children_dir(&dir).join(name)));
                     }
-                    (Some(_) | None, _) => names.push(above.name()),
+                    Some(_) | None => names.push(above.name()),
                 }
             }
         }
