@@ -143,8 +143,9 @@ impl Job {
         Ok(match () {
             () if self.check && !outcome.is_in_step() => Exit::NO,
             () if !done => Exit::DONE,
-            () if !outcome.busy.is_empty() => Kind::Locked.exit(),
+            // A person has to do something; what is in use comes by itself.
             () if !outcome.held.is_empty() => Exit::NO,
+            () if !outcome.busy.is_empty() => Kind::Locked.exit(),
             () => Exit::DONE,
         })
     }

@@ -87,25 +87,44 @@ impl<'a> Scratch<'a> {
 
     /// Makes a directory with these contents aside, one of many that are brought to disk together.
     pub(crate) fn prepare(&self, files: &[NewFile]) -> Result<PathBuf> {
-        let tmp = self.name()?;
+        let tmp = loop {
+            let tmp = self.next_name();
+            match self.disk.create_dir(&tmp) {
+                Ok(()) => break tmp,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_dirs(self.disk, &self.dir)?,
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).context("make directory", &tmp),
+            }
+        };
         let write = |path: &Path, bytes: &[u8], mode| self.disk.write_one_of_many(path, bytes, mode);
-        let built = self.build_with(&tmp, files, &write);
+        let built = self.fill(&tmp, files, &write);
         self.or_clean_up(built, &tmp)?;
         Ok(tmp)
     }
 
     /// Lets what was prepared appear at a path where nothing is. The names are brought to disk with all others.
     pub(crate) fn appear(&self, prepared: &Path, target: &Path) -> Result<()> {
-        if let Some(parent) = target.parent() {
-            match self.disk.create_dir(parent) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_dirs(self.disk, parent)?,
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(error).context("make directory", parent);
-                }
-                Ok(()) | Err(_) => {}
+        let place = || self.disk.rename(prepared, target);
+        let placed = match (place(), target.parent()) {
+            (Err(error), Some(parent)) if error.kind() == std::io::ErrorKind::NotFound => {
+                make_dirs(self.disk, parent)?;
+                place()
             }
-        }
-        self.disk.rename(prepared, target).context("rename into place", target)
+            (placed, _) => placed,
+        };
+        placed.context("rename into place", target)
+    }
+
+    /// Puts a file or a link into place, one of many that are brought to disk together.
+    pub(crate) fn put_one_of_many(&self, path: &Path, content: NewContent) -> Result<()> {
+        let tmp = self.name()?;
+        let made = match content {
+            NewContent::File { bytes, mode } => self.disk.write_one_of_many(&tmp, &bytes, mode).context("write", &tmp),
+            NewContent::Link(to) => self.disk.symlink(&to, &tmp).context("link", &tmp),
+            NewContent::Dir => return make_dirs(self.disk, path),
+        };
+        let placed = made.and_then(|()| self.disk.rename(&tmp, path).context("rename into place", path));
+        self.or_clean_up(placed, &tmp)
     }
 
     /// Takes apart what was prepared and is not wanted.
@@ -170,7 +189,7 @@ impl<'a> Scratch<'a> {
     fn name(&self) -> Result<PathBuf> {
         make_dirs(self.disk, &self.dir)?;
         loop {
-            let name = self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed)));
+            let name = self.next_name();
             // A dead process that had our number may have left something there: in a container the numbers come again.
             if !exists(self.disk, &name)? {
                 return Ok(name);
@@ -178,8 +197,13 @@ impl<'a> Scratch<'a> {
         }
     }
 
+    fn next_name(&self) -> PathBuf {
+        self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed)))
+    }
+
     fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
-        self.build_with(dir, files, &|path, bytes, mode| self.disk.write_new(path, bytes, mode))?;
+        self.disk.create_dir(dir).context("make directory", dir)?;
+        self.fill(dir, files, &|path, bytes, mode| self.disk.write_new(path, bytes, mode))?;
         for inner in files.iter().rev().filter(|file| matches!(file.content, NewContent::Dir)) {
             let inner = dir.join(&inner.path);
             self.disk.sync_dir(&inner).context("sync", &inner)?;
@@ -187,8 +211,7 @@ impl<'a> Scratch<'a> {
         self.disk.sync_dir(dir).context("sync", dir)
     }
 
-    fn build_with(&self, dir: &Path, files: &[NewFile], write: &WriteFile<'_>) -> Result<()> {
-        self.disk.create_dir(dir).context("make directory", dir)?;
+    fn fill(&self, dir: &Path, files: &[NewFile], write: &WriteFile<'_>) -> Result<()> {
         for file in files {
             let path = dir.join(&file.path);
             match &file.content {

@@ -84,6 +84,7 @@ pub(crate) fn is_in_step(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, 
         && snapshot.real_dir(layout, found.id).as_deref() == Some(work);
     Ok(placed
         && managed_as_left(disk, store, work, base, entry)?
+        && !left.own.keys().any(|path| hides(entry, Path::new(path)))
         && own_as_left(disk, store, work, base, left)?
         && transcript_as_left(disk, work, base, left, snapshot.ledger.form.transcripts)?)
 }

@@ -169,7 +169,7 @@ fn newest_child(disk: &dyn Disk, dir: &Path) -> i64 {
     stamps.map(|stat| stat.mtime).max().unwrap_or(i64::MIN)
 }
 
-fn worktree_key(project: &Path) -> String {
+pub(crate) fn worktree_key(project: &Path) -> String {
     let full = sha2::Sha256::digest(project.as_os_str().as_encoded_bytes());
     full[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::operation::Operation;
 use crate::disk::Kind;
 use crate::error::{Context as _, Result};
-use crate::files::{NewContent, NewFile, gather, kind, make_dirs, sync_parent};
+use crate::files::{NewContent, NewFile, gather, kind, make_dirs, remove_tree, sync_parent};
 use crate::id::ConversationId;
 use crate::ledger::Left;
 use crate::lock::Guard;
@@ -102,16 +102,12 @@ impl Operation<'_> {
                 }
                 let source = file.source().unwrap_or(Root::Store);
                 let (target, there) = if source == Root::Store { (work, in_work) } else { (store, in_store) };
-                let path = target.join(&file.path);
-                if matches!(file.action, Action::Conflict { .. }) {
-                    self.keep_own(id, source.other(), gather(disk, target, [file.path.clone()])?)?;
+                let inside = |path: &PathBuf| path.starts_with(&file.path);
+                let lost: Vec<_> = unmanaged(disk, target)?.into_iter().filter(inside).collect();
+                if matches!(file.action, Action::Conflict { .. }) || there == Kind::Dir && lost.len() > 1 {
+                    self.keep_own(id, source.other(), gather(disk, target, lost)?)?;
                 }
-                let removed = if there == Kind::Dir { disk.remove_dir(&path) } else { disk.remove_file(&path) };
-                match removed {
-                    // What is still in it has not been decided against; it is tried again.
-                    Err(_) if there == Kind::Dir => {}
-                    removed => removed.context("remove", &path)?,
-                }
+                remove_tree(disk, &target.join(&file.path))?;
             }
             Action::Keep | Action::Restore | Action::Hold => {}
         }
