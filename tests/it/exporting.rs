@@ -197,6 +197,44 @@ fn a_conversation_arrives() {
     assert!(store_file(&w, &a, "metadata.json").is_file(), "the store keeps it");
 }
 
+/// Git removes files, and leaves directories that it never knew of.
+#[test]
+fn directories_without_files_are_no_copy() {
+    let w = workspace();
+    let [a, b, c] = family(&w);
+    jp(&w, &["export"]);
+    let leave_behind = |dir: PathBuf| {
+        for name in crate::story::MANAGED {
+            fs::remove_file(dir.join(name)).expect("removed");
+        }
+        fs::create_dir_all(dir.join("conversations/empty")).expect("made");
+        dir
+    };
+    let shown = |id: &str| in_work(&w, id).expect("shown");
+    let (left_c, left_b) = (leave_behind(shown(&c)), leave_behind(shown(&b)));
+    for id in [&b, &c] {
+        assert_eq!(presence(&w, id), "local", "what has no files was removed");
+    }
+    w.jp(&["export", "--check"]).fails_with(1);
+    let told = jp(&w, &["import"]);
+    assert!(told.stdout.lines().all(|line| line.starts_with("hide ")), "{}", told.told());
+    jp(&w, &["export"]);
+    assert_eq!(fs::read_dir(&left_b).expect("left alone").count(), 1);
+    jp(&w, &["c", "edit", &c, "--local=false"]);
+    assert_exported(&w);
+    assert!(left_c.join("metadata.json").is_file(), "they are in nobody's way");
+
+    // A copy with files is the copy, wherever the other one was left.
+    let moved = w.storage().join("conversations").join(left_c.file_name().expect("a name"));
+    jp_tests::copy_tree(&left_c, &moved).expect("copied");
+    leave_behind(left_c);
+    assert_eq!(presence(&w, &c), "projected");
+    assert!(jp(&w, &["import"]).stdout.starts_with("reparent "));
+    assert_eq!(stored(&w, &c)["parent_id"], Value::Null);
+    jp(&w, &["export", "--check"]);
+    assert_eq!(presence(&w, &a), "projected");
+}
+
 #[test]
 fn what_does_not_parse_is_held() {
     let w = workspace();

@@ -15,6 +15,7 @@ use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
 use crate::moved::Moved;
 use crate::observe::{Glance, glance_metadata, read_file, stat_file};
+use crate::own::came_back;
 use crate::parallel;
 use crate::plan::Nesting;
 use crate::presence::{Facts, Projection, StoragePresence, covered, intent, presence};
@@ -125,18 +126,23 @@ impl Snapshot {
         let flat = self.ledger.form.nesting == Nesting::Flat;
         let mut moves = Vec::new();
         for found in self.conversations.values() {
-            let left = self.ledger.get(found.id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
-            let (Some(left), Some(work), Some(_)) = (left, &found.work, &found.store) else { continue };
+            let entry = self.ledger.get(found.id);
+            let (Some(work), Some(_)) = (&found.work, &found.store) else { continue };
             let Some(now) = layout.work.as_ref().and_then(|root| root.at(&work.dir)) else { continue };
-            if now == *left {
+            let left = entry.and_then(|entry| entry.left.as_ref()?.at.as_ref());
+            let silent = || found.meta.as_ref().is_some_and(|meta| meta.parent() == Parent::Absent);
+            // What was hidden and came back as a root, and says nothing else, is one, whatever it was meanwhile.
+            let back = left.is_none() && came_back(entry) && now.beneath.is_none() && silent();
+            if left == Some(&now) || (left.is_none() && !back) {
                 continue;
             }
+            let left = left.cloned().unwrap_or_else(|| At { beneath: found.parent, ..now.clone() });
             let above = found.parent.filter(|parent| {
                 let beside = self.conversations.get(parent).map(|parent| parent.partition);
                 beside == Some(found.partition) && !flat
             });
             let wanted = At { beneath: above, name: found.id.dirname(found.title()), partition: found.partition };
-            moves.extend(Moved::of(found.id, left, &now, &wanted).map(|moved| (found.id, moved)));
+            moves.extend(Moved::of(found.id, &left, &now, &wanted).map(|moved| (found.id, moved)));
         }
         for (id, moved) in moves {
             let Some(found) = self.conversations.get_mut(&id) else { continue };

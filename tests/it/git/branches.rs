@@ -141,3 +141,30 @@ fn a_file_stays_on_its_branch() {
     }
     m.check_store();
 }
+
+/// A branch hangs a root beneath another, the next one does not have it at all, and the first knows nothing of a parent.
+#[test]
+fn a_root_comes_back_as_one() {
+    let Some(m) = repository() else { return };
+    m.jp(&["export"]).ok();
+    let shown = tree(&m);
+    git(&m, "checkout --quiet -b beneath");
+    m.jp(&["c", "mv", &ids::D.to_string(), "--parent", &ids::B.to_string()]).ok();
+    commit(&m, "beneath");
+    git(&m, "checkout --quiet -b without");
+    m.script("cd \"$M\" && rm -r \"$B\"/conversations/17528862001-*").ok();
+    commit(&m, "without");
+    let branches =
+        ["without", "main", "beneath"].map(|branch| (branch, plain(&m, m.root(), &format!("origin/{branch}"))));
+    assert_eq!(branches[1].1, shown);
+    for round in 0..3 {
+        for (branch, tree_of) in &branches {
+            git(&m, &format!("checkout --quiet {branch}"));
+            m.jp(&["import"]).ok();
+            m.jp(&["export"]).ok();
+            assert_eq!(names(&tree(&m)), names(tree_of), "round {round}: {branch}");
+            assert_clean(&m);
+        }
+    }
+    m.check_store();
+}
