@@ -14,6 +14,8 @@ use crate::story::{
     work_file, workspace,
 };
 
+// Another directory gets them.
+mod elsewhere;
 // Every call fails, and the process stops around each.
 mod faults;
 // How the files lie, and which there are.
