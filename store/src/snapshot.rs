@@ -128,6 +128,20 @@ impl Snapshot {
         }
     }
 
+    /// The conversation beneath which somebody moved this one by hand, if that is beneath itself.
+    pub(crate) fn circle(&self, id: ConversationId) -> Option<ConversationId> {
+        let parent = self.get(id)?.moved.as_ref()?.parent.flatten()?;
+        let above = |&id: &ConversationId| self.get(id).and_then(|found| found.parent);
+        let mut line = std::iter::successors(Some(parent), above).take(self.conversations.len() + 1);
+        line.any(|above| above == id).then_some(parent)
+    }
+
+    /// Whether a directory of the workspace lies in a second copy of another conversation.
+    pub(crate) fn lies_in_second(&self, dir: &Path) -> bool {
+        let seconds = self.duplicates.values().flatten().filter(|(root, _)| *root == Root::Work);
+        seconds.map(|(_, place)| &place.dir).any(|second| dir != second && dir.starts_with(second))
+    }
+
     /// Whether nothing refused to be looked at, so that what was not seen is not there.
     pub(crate) fn is_all_readable(&self) -> bool {
         !self.problems.iter().any(|problem| matches!(problem.what, What::Unreadable { .. }))
@@ -183,11 +197,12 @@ impl Snapshot {
             for above in tree.ancestors(id) {
                 let above = self.get(above)?;
                 match (&above.store, &above.work) {
-                    (None, Some(place)) => {
+                    // One that is stuck stays where it is, too.
+                    (store, Some(place)) if store.is_none() || self.circle(above.id).is_some() => {
                         let dir = place.dir.clone();
                         return Some(names.iter().rev().fold(dir, |dir, name| children_dir(&dir).join(name)));
                     }
-                    (Some(_) | None, _) => names.push(above.name()),
+                    _ => names.push(above.name()),
                 }
             }
         }

@@ -22,6 +22,8 @@ mod faults;
 mod forms;
 // The disk is full.
 mod full;
+// What no tool would do to files.
+mod odd;
 // The process is stopped.
 mod stopped;
 
