@@ -92,7 +92,9 @@ pub(crate) fn is_in_step(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, 
     else {
         return Ok(false);
     };
-    let placed = found.moved.is_none()
+    // Where a mount has left files behind, a copy of what is hidden has to go.
+    let placed = (snapshot.is_visible(found.id) || !snapshot.ledger.covered)
+        && found.moved.is_none()
         && snapshot.places(Root::Work, found.id).count() == 1
         && layout.work.as_ref().and_then(|root| root.at(work)) == left.at
         && snapshot.real_dir(layout, found.id).as_deref() == Some(work);
