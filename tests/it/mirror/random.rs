@@ -213,8 +213,8 @@ fn run(seed: u64) {
         }));
         if let Err(panic) = checked {
             let last: Vec<_> = story.iter().rev().take(8).rev().collect();
-            eprintln!("seed {seed}, after {last:#?}");
-            std::panic::resume_unwind(panic);
+            let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            panic!("seed {seed}, after {last:#?}: {text}");
         }
     }
 }

@@ -232,13 +232,15 @@ fn managed_file_unlinked(world: &mut World) {
     world.driver.unlink(&path).expect("removed");
     world.shows(&path, &before[Path::new("17528862001-dora/events.json")]);
     assert_eq!((world.store(), world.drafts().len()), (before.clone(), 0));
-    // All of them come back, too, as long as their directory is there: whoever means the conversation removes that.
+    // Without any file the directory is no copy: the conversation is hidden.
     let dir = world.workspace.storage().join("conversations").join(D_PATH);
     for name in ["base_config.json", "events.json", "metadata.json"] {
         fs::remove_file(dir.join(name)).expect("removed");
     }
     world.driver.look();
-    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json"]);
+    world.lists(D_PATH, &[]);
+    world.driver.remount();
+    world.lists(D_PATH, &[]);
     assert_eq!(world.store(), before);
 }
 
@@ -294,8 +296,11 @@ fn known_is_shown_again(world: &mut World) {
     // An empty directory is nothing yet; whoever made it may be about to fill it.
     world.driver.mkdir_and_leave("17528872001-lena").expect("made");
     world.lists("17528872001-lena", &[]);
-    let bytes = &before[Path::new("17528872001-lena/events.json")];
-    world.driver.write("17528872001-lena/events.json", bytes).expect("written");
+    let dir = world.workspace.storage().join("conversations/17528872001-lena");
+    for name in ["base_config.json", "events.json", "metadata.json"] {
+        fs::write(dir.join(name), &before[&Path::new("17528872001-lena").join(name)]).expect("written");
+    }
+    world.driver.look();
     world.lists("17528872001-lena", &["base_config.json", "events.json", "metadata.json"]);
     assert_eq!(world.store(), before);
     world.driver.remount();
