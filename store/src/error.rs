@@ -77,6 +77,13 @@ pub enum Error {
     Refused(String),
 }
 
+impl Error {
+    /// Refuses to hang a conversation beneath this one.
+    pub(crate) fn circle(id: ConversationId, parent: ConversationId) -> Self {
+        Self::Refused(format!("{id} cannot be beneath {parent}, which is {id} itself or beneath it"))
+    }
+}
+
 fn held_by(holder: Option<&Holder>) -> String {
     holder.map(|holder| format!(" (held by {holder})")).unwrap_or_default()
 }

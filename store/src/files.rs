@@ -1,6 +1,8 @@
 //! Changes to files and directories that either happen or do not. Every one is prepared in a scratch directory on the same
 //! filesystem and put into place by a single rename.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +81,7 @@ impl<'a> Scratch<'a> {
     /// Makes a directory with these contents appear whole at a path where nothing is.
     pub(crate) fn place(&self, target: &Path, files: &[NewFile]) -> Result<()> {
         let tmp = self.name()?;
-        let built = self.build(&tmp, files);
+        let built = self.build(&tmp, &with_dirs(files));
         let placed = built.and_then(|()| self.disk.rename(&tmp, target).context("rename into place", target));
         self.or_clean_up(placed, &tmp)?;
         sync_parent(self.disk, target)
@@ -97,7 +99,7 @@ impl<'a> Scratch<'a> {
             }
         };
         let write = |path: &Path, bytes: &[u8], mode| self.disk.write_one_of_many(path, bytes, mode);
-        let built = self.fill(&tmp, files, &write);
+        let built = self.fill(&tmp, &with_dirs(files), &write);
         self.or_clean_up(built, &tmp)?;
         Ok(tmp)
     }
@@ -232,6 +234,20 @@ impl<'a> Scratch<'a> {
         }
         result
     }
+}
+
+/// These files with the directories they lie in, each before what is in it.
+fn with_dirs(files: &[NewFile]) -> Cow<'_, [NewFile]> {
+    let named: BTreeSet<_> = files.iter().map(|file| &*file.path).collect();
+    let above = files.iter().flat_map(|file| file.path.ancestors().skip(1)).filter(|dir| !dir.as_os_str().is_empty());
+    let missing: BTreeSet<_> = above.filter(|dir| !named.contains(dir)).collect();
+    if files.iter().all(|file| file.path.iter().count() == 1) {
+        return Cow::Borrowed(files);
+    }
+    let missing = missing.into_iter().map(|path| NewFile { path: path.to_owned(), content: NewContent::Dir });
+    let mut all: Vec<_> = files.iter().cloned().chain(missing).collect();
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    Cow::Owned(all)
 }
 
 /// `mkdir -p`, durable.

@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
+use crate::files::{exists, kind};
+use crate::id::ConversationId;
+use crate::layout::managed;
 use crate::ledger::Entry;
-use crate::observe::unmanaged;
+use crate::meta::Meta;
+use crate::observe::{read_file, unmanaged};
 use crate::presence::Projection;
-use crate::reconcile::{Action, Digest, FileBase, Root, Stamp, decide_own, is_conclusive, newer};
+use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root, Stamp, decide_own, is_conclusive, newer};
 use crate::scan::is_absent;
 use crate::scratch::is_scratch;
 use crate::transcript;
@@ -188,13 +192,23 @@ pub(crate) fn has_scratch(disk: &dyn Disk, work: &Path) -> Result<bool> {
 
 /// Whether a file is a transcript that was made, and so nobody's own.
 pub(crate) fn is_made(disk: &dyn Disk, path: &Path) -> Result<bool> {
-    match disk.read(path) {
-        Ok(contents) => Ok(transcript::is_made(&contents.bytes)),
-        Err(error) if is_absent(&error) => Ok(false),
-        // Whatever it is, it is not a file that was written here.
-        Err(error) if error.raw_os_error() == Some(libc::EISDIR) => Ok(false),
-        Err(error) => Err(error).context("read", path),
+    // Whatever else it is, it is not a file that was written here.
+    if kind(disk, path)? != Some(Kind::File) {
+        return Ok(false);
     }
+    Ok(read_file(disk, path)?.is_some_and(|contents| transcript::is_made(&contents.bytes)))
+}
+
+/// The transcript of what a directory of the store has; `None` where the user has a file of that name, or the events are
+/// not sound.
+pub(crate) fn made_from(disk: &dyn Disk, id: ConversationId, store: &Path) -> Result<Option<Vec<u8>>> {
+    if exists(disk, &store.join(transcript::NAME))? {
+        return Ok(None);
+    }
+    let read = |file| read_file(disk, &managed(store, file));
+    let Some(events) = read(ManagedFile::Events)? else { return Ok(None) };
+    let meta = read(ManagedFile::Metadata)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
+    Ok(transcript::render(id, meta.as_ref(), &events.bytes))
 }
 
 fn copy(

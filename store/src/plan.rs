@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::moved::Moved;
 use crate::own::OwnFile;
 use crate::reconcile::{Action, ManagedFile, Root};
-use crate::sighting::{Roots, Sighting, UnitSighting};
+use crate::sighting::{Roots, Sighting, Stuck, UnitSighting};
 use crate::transcript;
 
 /// Which way things may go.
@@ -141,6 +142,11 @@ impl Deed {
             | Self::Retitle { .. } => true,
         }
     }
+
+    /// Whether it follows from where a copy was moved by hand.
+    pub(crate) fn is_by_place(&self) -> bool {
+        matches!(self, Self::Reparent { .. } | Self::Archive | Self::Unarchive | Self::Retitle { .. })
+    }
 }
 
 /// Something that is left as it is.
@@ -199,6 +205,14 @@ struct Steps<'a> {
 
 impl Steps<'_> {
     fn sort_out(&mut self, sighting: &Sighting, direction: Direction) {
+        if let Some(stuck) = &sighting.stuck {
+            let reason = match stuck {
+                Stuck::Circle(parent) => Error::circle(self.id, *parent).to_string(),
+                Stuck::InTheWay(path) => format!("{} is in the way", self.shown(path).display()),
+            };
+            self.plan.held.push(Held { id: Some(self.id), reason });
+            return;
+        }
         let (at, wanted) = (sighting.at.as_deref(), sighting.wanted.as_deref());
         match (sighting.roots, at.or(wanted)) {
             (Roots::Store, Some(path)) if wanted.is_some() => {

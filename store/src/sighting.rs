@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::conversation::Conversation;
-use crate::disk::{Disk, Stat};
+use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
-use crate::files::{entries, exists};
+use crate::files::{entries, exists, kind};
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, children_dir, managed};
 use crate::ledger::{Entry, Left};
@@ -44,6 +44,17 @@ pub(crate) struct Sighting {
     pub(crate) transcript: Option<Deed>,
     /// Second copies, and whether each is nothing but a copy.
     pub(crate) seconds: Vec<(PathBuf, bool)>,
+    /// Why nothing can be done about it, if nothing can.
+    pub(crate) stuck: Option<Stuck>,
+}
+
+/// Why a conversation has to stay as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stuck {
+    /// Its copy was moved to where it lies beneath itself.
+    Circle(ConversationId),
+    /// Something that is no conversation has its place.
+    InTheWay(PathBuf),
 }
 
 /// Which roots have a conversation.
@@ -149,6 +160,7 @@ impl Sighting {
             hidden: Vec::new(),
             transcript: None,
             seconds: Vec::new(),
+            stuck: snapshot.circle(id).map(Stuck::Circle),
         };
         let unwanted = snapshot.ledger.covered && entry.is_some_and(|entry| entry.intent == Projection::LocalOnly);
         if snapshot.is_visible(id) {
@@ -156,6 +168,13 @@ impl Sighting {
         } else if !unwanted && !snapshot.ledger.covered {
             // Something above it is not here; it stays where it is.
             sighting.wanted = sighting.at.clone();
+        }
+        sighting.stay_if_must(disk, snapshot)?;
+        if let Some(wanted) = sighting.wanted.as_ref().filter(|wanted| sighting.at.as_ref() != Some(wanted))
+            && dirs.store.is_some()
+            && kind(disk, wanted)?.is_some_and(|kind| kind != Kind::Dir)
+        {
+            sighting.stuck = Some(Stuck::InTheWay(wanted.clone()));
         }
         let (store, work) = match (dirs.store, dirs.work) {
             (Some(store), Some(work)) => (store, work),
@@ -172,7 +191,7 @@ impl Sighting {
             }
             (None, _) => {
                 sighting.roots = Roots::Work;
-                sighting.see_units(disk, found, base)?;
+                sighting.see_units(disk, found, base, entry)?;
                 if let Some(work) = dirs.work
                     && sighting.is_as_left(disk, layout, snapshot, work)?
                 {
@@ -187,19 +206,55 @@ impl Sighting {
                 sighting.hidden.push((file, as_left));
             }
         }
-        sighting.see_units(disk, found, base)?;
+        sighting.see_units(disk, found, base, entry)?;
         sighting.own = own::look(disk, store, work, entry)?;
-        sighting.transcript = sighting.see_transcript(disk, work, entry, snapshot.ledger.form.transcripts)?;
+        sighting.transcript = sighting.see_transcript(disk, [store, work], entry, snapshot.ledger.form.transcripts)?;
         for place in snapshot.places(Root::Work, id).skip(1) {
-            sighting.seconds.push((place.dir.clone(), is_whole_copy(disk, store, &place.dir)?));
+            let alone = !snapshot.lies_in_second(&place.dir);
+            let held = sighting.units.iter().any(|unit| unit.action == Action::Hold);
+            // What is edited reaches the store, and a copy of that has nothing of its own either.
+            let whole = is_whole_copy(disk, store, &place.dir)? || !held && is_whole_copy(disk, work, &place.dir)?;
+            sighting.seconds.push((place.dir.clone(), alone && whole));
         }
         Ok(sighting)
+    }
+
+    /// Wants a copy where it is if it cannot move: into itself, because of one that is stuck; or to where a second copy
+    /// lies that others lie in.
+    fn stay_if_must(&mut self, disk: &dyn Disk, snapshot: &Snapshot) -> Result<()> {
+        let (Some(at), Some(wanted)) = (&self.at, &self.wanted) else { return Ok(()) };
+        let second = snapshot.places(Root::Work, self.id).skip(1).any(|place| place.dir == *wanted);
+        let inhabited = second && exists(disk, &children_dir(wanted))?;
+        if at != wanted && (wanted.starts_with(at) || inhabited) {
+            self.wanted = Some(at.clone());
+        }
+        Ok(())
+    }
+
+    /// Lets a copy that comes along with what it lies in have nothing to do for that. `moves` are those of what comes
+    /// before it.
+    fn come_along(&mut self, moves: &mut Vec<(PathBuf, PathBuf)>) {
+        let (Some(at), Some(wanted)) = (&self.at, &self.wanted) else { return };
+        if self.roots != Roots::Both || self.stuck.is_some() {
+            return;
+        }
+        let mut there = at.clone();
+        for (from, to) in &*moves {
+            if let Ok(rest) = there.strip_prefix(from) {
+                there = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
+            }
+        }
+        if there != *wanted {
+            moves.push((there, wanted.clone()));
+        } else {
+            self.wanted = Some(at.clone());
+        }
     }
 
     fn see_transcript(
         &self,
         disk: &dyn Disk,
-        work: &Path,
+        [store, work]: [&Path; 2],
         entry: Option<&Entry>,
         wanted: bool,
     ) -> Result<Option<Deed>> {
@@ -212,19 +267,33 @@ impl Sighting {
         if !wanted {
             return Ok(there.map(|_| Deed::Remove));
         }
-        let stale = self.units.iter().any(|unit| !unit.differs.is_empty());
-        let as_left = there.is_some() && there == left.and_then(|left| left.digest);
-        Ok((stale || !as_left).then_some(Deed::Write))
+        let retitled = self.moved.as_ref().is_some_and(|moved| moved.title.is_some());
+        // What is held changes nothing in the store, which the transcript is made from.
+        let stale = |unit: &UnitSighting| unit.action != Action::Hold && !unit.differs.is_empty();
+        if retitled || self.units.iter().any(stale) {
+            return Ok(Some(Deed::Write));
+        }
+        let new = own::made_from(disk, self.id, store)?.map(|bytes| Digest::of(&bytes));
+        Ok(match new {
+            Some(_) => (there != new).then_some(Deed::Write),
+            None => there.map(|_| Deed::Remove),
+        })
     }
 
-    fn see_units(&mut self, disk: &dyn Disk, found: &Conversation, base: Option<&Base>) -> Result<()> {
+    fn see_units(
+        &mut self,
+        disk: &dyn Disk,
+        found: &Conversation,
+        base: Option<&Base>,
+        entry: Option<&Entry>,
+    ) -> Result<()> {
         for unit in Unit::ALL {
             let observed = found.observe(disk, unit, base)?;
             let digests = |side: &Option<UnitBytes>| side.as_ref().map(UnitBytes::digests).unwrap_or_default();
             let (in_store, in_work) = (digests(&observed.store), digests(&observed.work));
             let differs = unit.files().iter().enumerate().filter_map(|(i, &file)| {
                 let (store, work) = (in_store.get(i).copied().flatten(), in_work.get(i).copied().flatten());
-                let hidden = self.hidden.iter().any(|(hidden, _)| *hidden == file);
+                let hidden = hides(entry, Path::new(file.name()));
                 (store != work && !hidden).then_some((file, store.is_some(), work.is_some()))
             });
             let differs: Vec<_> = differs.collect();
@@ -266,10 +335,10 @@ fn left_with(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, id: Conversa
     Ok(roots)
 }
 
-/// Whether another copy of a conversation has everything the store has, and nothing else.
-fn is_whole_copy(disk: &dyn Disk, store: &Path, dir: &Path) -> Result<bool> {
+/// Whether another copy of a conversation has everything this one has, and nothing else.
+fn is_whole_copy(disk: &dyn Disk, of: &Path, dir: &Path) -> Result<bool> {
     for file in ManagedFile::ALL {
-        if UnitBytes::read_one(disk, dir, file)? != UnitBytes::read_one(disk, store, file)? {
+        if UnitBytes::read_one(disk, dir, file)? != UnitBytes::read_one(disk, of, file)? {
             return Ok(false);
         }
     }
@@ -325,8 +394,10 @@ impl Looked {
             Ok(true) => Ok(None),
             _ => Sighting::of(disk, layout, snapshot, found).map(Some),
         });
+        let mut moves = Vec::new();
         for (found, sighting) in here.into_iter().zip(seen) {
-            let Some(sighting) = sighting? else { continue };
+            let Some(mut sighting) = sighting? else { continue };
+            sighting.come_along(&mut moves);
             let mut one = Plan::default();
             one.add(&sighting, wanted.direction, ground);
             if one.steps.is_empty() {

@@ -128,6 +128,20 @@ impl Snapshot {
         }
     }
 
+    /// The conversation beneath which somebody moved this one by hand, if that is beneath itself.
+    pub(crate) fn circle(&self, id: ConversationId) -> Option<ConversationId> {
+        let parent = self.get(id)?.moved.as_ref()?.parent.flatten()?;
+        let above = |&id: &ConversationId| self.get(id).and_then(|found| found.parent);
+        let mut line = std::iter::successors(Some(parent), above).take(self.conversations.len() + 1);
+        line.any(|above| above == id).then_some(parent)
+    }
+
+    /// Whether a directory of the workspace lies in a second copy of another conversation.
+    pub(crate) fn lies_in_second(&self, dir: &Path) -> bool {
+        let seconds = self.duplicates.values().flatten().filter(|(root, _)| *root == Root::Work);
+        seconds.map(|(_, place)| &place.dir).any(|second| dir != second && dir.starts_with(second))
+    }
+
     /// Whether nothing refused to be looked at, so that what was not seen is not there.
     pub(crate) fn is_all_readable(&self) -> bool {
         !self.problems.iter().any(|problem| matches!(problem.what, What::Unreadable { .. }))
@@ -173,7 +187,7 @@ impl Snapshot {
     }
 
     /// Where the real files of a visible conversation belong once everything is where it belongs. What only the workspace
-    /// has stays where it is.
+    /// has stays where it is, and so does what somebody moved: that is where it is to be, or a person has to look at it.
     pub(crate) fn real_dir(&self, layout: &Layout, id: ConversationId) -> Option<PathBuf> {
         let conversation = self.get(id)?;
         let tree = self.tree(conversation.partition);
@@ -182,12 +196,14 @@ impl Snapshot {
         if self.ledger.form.nesting == Nesting::Nested {
             for above in tree.ancestors(id) {
                 let above = self.get(above)?;
-                match (&above.store, &above.work) {
-                    (None, Some(place)) => {
+                // One that somebody moved is where it is meant to be, or stuck.
+                let stays = above.store.is_none() || above.moved.is_some();
+                match &above.work {
+                    Some(place) if stays => {
                         let dir = place.dir.clone();
                         return Some(names.iter().rev().fold(dir, |dir, name| children_dir(&dir).join(name)));
                     }
-                    (Some(_) | None, _) => names.push(above.name()),
+                    Some(_) | None => names.push(above.name()),
                 }
             }
         }

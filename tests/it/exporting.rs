@@ -14,12 +14,16 @@ use crate::story::{
     work_file, workspace,
 };
 
+// Another directory gets them.
+mod elsewhere;
 // Every call fails, and the process stops around each.
 mod faults;
 // How the files lie, and which there are.
 mod forms;
 // The disk is full.
 mod full;
+// What no tool would do to files.
+mod odd;
 // The process is stopped.
 mod stopped;
 

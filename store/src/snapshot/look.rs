@@ -144,11 +144,24 @@ impl Snapshot {
             let wanted = At { beneath: above, name: found.id.dirname(found.title()), partition: found.partition };
             moves.extend(Moved::of(found.id, &left, &now, &wanted).map(|moved| (found.id, moved)));
         }
+        let mut reparented = Vec::new();
         for (id, moved) in moves {
             let Some(found) = self.conversations.get_mut(&id) else { continue };
+            reparented.push((id, found.parent));
             found.parent = moved.parent.unwrap_or(found.parent);
             found.partition = moved.partition.unwrap_or(found.partition);
+            if let (Some(meta), Some(title)) = (&mut found.meta, &moved.title) {
+                meta.set_title(Some(title));
+            }
             found.moved = Some(moved);
+        }
+        for (id, before) in reparented {
+            // What would close a circle is not done, and not shown as if it were.
+            if self.circle(id).is_some()
+                && let Some(found) = self.conversations.get_mut(&id)
+            {
+                found.parent = before;
+            }
         }
     }
 
@@ -200,14 +213,34 @@ impl Snapshot {
             let work = layout.work.as_ref().filter(|_| root == Root::Work);
             left.is_some() && work.and_then(|work| work.at(&place.dir)).as_ref() == left
         };
-        // A copy of a copy is not the copy, however new it is.
-        let where_left = places.iter().position(is_left);
-        let chosen = places.swap_remove(where_left.map_or_else(|| in_use(disk, &places), Some)?);
+        // A copy of a copy is not the copy, however new it is; nor is what lies in a copy of what it lay in.
+        let all_left = |place: &Place| is_left(place) && self.lies_as_left(layout, &place.dir);
+        let where_left = places.iter().position(all_left).or_else(|| places.iter().position(is_left));
+        let in_place: Vec<_> = (0..places.len())
+            .filter(|&index| root == Root::Work && self.lies_as_left(layout, &places[index].dir))
+            .collect();
+        let newest = || {
+            let some: Vec<_> = in_place.iter().map(|&index| places[index].clone()).collect();
+            in_use(disk, &some).map(|index| in_place[index]).or_else(|| in_use(disk, &places))
+        };
+        let chosen = where_left.or_else(newest)?;
+        let chosen = places.swap_remove(chosen);
         for other in places {
             self.problems.push(Problem { id: Some(id), path: other.dir.clone(), what: What::Duplicate });
             self.duplicates.entry(id).or_default().push((root, other));
         }
         Some(chosen)
+    }
+
+    /// Whether everything that a directory of the workspace lies in is where it was left.
+    fn lies_as_left(&self, layout: &Layout, dir: &Path) -> bool {
+        let Some(root) = &layout.work else { return false };
+        let above = dir.ancestors().skip(1).take_while(|above| above.starts_with(&root.conversations));
+        let ids = above.filter_map(|above| Some((above, ConversationId::from_dirname(above.file_name()?)?)));
+        ids.into_iter().all(|(above, id)| {
+            let left = self.ledger.get(id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
+            left.is_some() && root.at(above).as_ref() == left
+        })
     }
 
     /// Missing parents and circles, which the trees have dealt with.

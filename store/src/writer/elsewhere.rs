@@ -10,12 +10,13 @@ use super::reconcile::{Going, is_everybodys};
 use super::{Progress, Reconciled, Writer};
 use crate::conversation::Conversation;
 use crate::disk::{Disk, Kind};
-use crate::error::{Context as _, Result};
+use crate::error::{Context as _, Error, Result};
 use crate::files::{NewContent, NewFile, Scratch, gather, kind, make_dirs};
+use crate::id::ConversationId;
 use crate::layout::{Layout, WORK_TMP, WorkRoot};
 use crate::meta::Meta;
 use crate::observe::{read_file, unmanaged};
-use crate::own::{hides, is_exported};
+use crate::own::{hides, is_exported, leads_inside};
 use crate::parallel;
 use crate::plan::{Deed, Form, Held, Plan, Step, Wanted};
 use crate::reconcile::{Digest, ManagedFile, Unit};
@@ -73,23 +74,21 @@ impl Writer {
                         outcome = Err(error);
                         continue;
                     }
-                    Err(error) => {
-                        done.held.push(Held { id: Some(found.id), reason: super::cover::whole(&error) });
-                        continue;
-                    }
+                    Err(error) => view.missed(found, &written, &error),
                 };
                 named.extend(visited.ours.keys().cloned());
+                named.extend(visited.theirs);
                 written.extend(visited.ours);
                 done.steps.extend(visited.plan.steps);
                 done.held.extend(visited.plan.held);
             }
         }
         if !done.stopped && outcome.is_ok() && wanted.only.is_none() {
-            let stale = view.stale(&written, &named)?;
+            let (stale, theirs) = view.stale(&written, &named)?;
             for step in &stale.steps {
                 view.remove(&step.path)?;
             }
-            written.retain(|path, _| named.contains(path));
+            written.retain(|path, _| named.contains(path) || theirs.contains(path));
             done.steps.extend(stale.steps);
             done.held.extend(stale.held);
         }
@@ -109,14 +108,15 @@ impl Store {
         let all: Vec<_> = view.wanted(wanted).collect();
         let mut plan = Plan { looked_at: all.len(), ..Plan::default() };
         let mut named = BTreeSet::new();
-        for visited in parallel::map(&all, |found| view.visit(found, &written, None)) {
-            let visited = visited?;
+        for (found, visited) in all.iter().zip(parallel::map(&all, |found| view.visit(found, &written, None))) {
+            let visited = visited.unwrap_or_else(|error| view.missed(found, &written, &error));
             named.extend(visited.ours.into_keys());
+            named.extend(visited.theirs);
             plan.steps.extend(visited.plan.steps);
             plan.held.extend(visited.plan.held);
         }
         if wanted.only.is_none() {
-            let stale = view.stale(&written, &named)?;
+            let (stale, _) = view.stale(&written, &named)?;
             plan.steps.extend(stale.steps);
             plan.held.extend(stale.held);
         }
@@ -158,6 +158,8 @@ struct Visited {
     plan: Plan,
     /// The files that are as they should be, or will be.
     ours: BTreeMap<PathBuf, Digest>,
+    /// The files that have a place and are left alone.
+    theirs: BTreeSet<PathBuf>,
 }
 
 impl<'a> View<'a> {
@@ -197,10 +199,17 @@ impl<'a> View<'a> {
                 // Directories come with what is in them.
                 NewContent::Dir => continue,
             };
+            if !new && !leads_inside(disk, self.dir, &path)? {
+                let reason = format!("{}: lies behind a link; it is left alone", full.display());
+                visited.plan.held.push(Held { id: Some(found.id), reason });
+                visited.theirs.insert(path);
+                continue;
+            }
             let there = if new { None } else { self.digest(&full)? };
             if there.is_some() && there != Some(digest) && there != written.get(&path).copied() {
                 let reason = format!("{}: not as an export left it; it stays", full.display());
                 visited.plan.held.push(Held { id: Some(found.id), reason });
+                visited.theirs.insert(path);
                 continue;
             }
             visited.ours.insert(path.clone(), digest);
@@ -268,12 +277,28 @@ impl<'a> View<'a> {
         Ok(files)
     }
 
-    /// What was written and has no place any more.
-    fn stale(&self, written: &BTreeMap<PathBuf, Digest>, named: &BTreeSet<PathBuf>) -> Result<Plan> {
-        let mut plan = Plan::default();
+    /// What a conversation comes to that could not be read: what an earlier export wrote of it stays.
+    fn missed(&self, found: &Conversation, written: &BTreeMap<PathBuf, Digest>, error: &Error) -> Visited {
+        let mut visited = Visited::default();
+        visited.plan.held.push(Held { id: Some(found.id), reason: super::cover::whole(error) });
+        visited.theirs = written.keys().filter(|path| owner(path) == Some(found.id)).cloned().collect();
+        visited
+    }
+
+    /// What was written and has no place any more; what of it was changed since, and so stays.
+    fn stale(
+        &self,
+        written: &BTreeMap<PathBuf, Digest>,
+        named: &BTreeSet<PathBuf>,
+    ) -> Result<(Plan, BTreeSet<PathBuf>)> {
+        let (mut plan, mut theirs) = (Plan::default(), BTreeSet::new());
         for (path, digest) in written.iter().filter(|(path, _)| !named.contains(*path)) {
             let full = self.dir.join(path);
-            let id = path.iter().rev().find_map(crate::ConversationId::from_dirname);
+            let id = owner(path);
+            if !leads_inside(self.store.disk(), self.dir, path)? {
+                // What was written is not there any more; something else is.
+                continue;
+            }
             match (self.digest(&full)?, id) {
                 (Some(there), Some(id)) if there == *digest => {
                     plan.steps.push(Step { id, deed: Deed::Remove, path: path.clone() });
@@ -281,11 +306,12 @@ impl<'a> View<'a> {
                 (Some(_), id) => {
                     let reason = format!("{}: has no place any more, but was changed; it stays", full.display());
                     plan.held.push(Held { id, reason });
+                    theirs.insert(path.clone());
                 }
                 (None, _) => {}
             }
         }
-        Ok(plan)
+        Ok((plan, theirs))
     }
 
     /// Removes a file, and the directories it was the last one in.
@@ -314,4 +340,9 @@ impl<'a> View<'a> {
             Some(Kind::Dir | Kind::Other) => Some(Digest([0; 16])),
         })
     }
+}
+
+/// Whose file lies at a path.
+fn owner(path: &Path) -> Option<ConversationId> {
+    path.iter().rev().find_map(ConversationId::from_dirname)
 }

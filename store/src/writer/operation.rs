@@ -309,7 +309,7 @@ impl Operation<'_> {
             return Ok(());
         };
         if self.snapshot.tree(conversation.partition).would_cycle(id, parent) {
-            return Err(Error::Refused(format!("{id} cannot be beneath {parent}, which is {id} itself or beneath it")));
+            return Err(Error::circle(id, parent));
         }
         Ok(())
     }

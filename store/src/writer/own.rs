@@ -21,20 +21,11 @@ impl Operation<'_> {
         hides(self.ledger().get(id), path)
     }
 
-    /// Keeps these files among a conversation's losers, with the directories they lie in.
-    pub(super) fn keep_own(&self, id: ConversationId, root: Root, mut kept: Vec<NewFile>) -> Result<()> {
+    /// Keeps these files among a conversation's losers.
+    pub(super) fn keep_own(&self, id: ConversationId, root: Root, kept: Vec<NewFile>) -> Result<()> {
         if kept.is_empty() {
             return Ok(());
         }
-        let named: BTreeSet<_> = kept.iter().map(|file| file.path.clone()).collect();
-        let parents: BTreeSet<_> = kept
-            .iter()
-            .flat_map(|file| file.path.ancestors().skip(1))
-            .filter(|dir| !dir.as_os_str().is_empty() && !named.contains(*dir))
-            .map(Path::to_owned)
-            .collect();
-        kept.extend(parents.into_iter().map(|path| NewFile { path, content: NewContent::Dir }));
-        kept.sort_by(|a, b| a.path.cmp(&b.path));
         self.keep_files(id, &format!("files-{root}"), &kept)
     }
 
@@ -148,6 +139,9 @@ impl Operation<'_> {
                     scratch.replace_or_make(&target, &bytes, mode).map(drop)?;
                 }
                 NewContent::Link(to) if kind(disk, &target)?.is_none() => {
+                    if let Some(parent) = target.parent() {
+                        make_dirs(disk, parent)?;
+                    }
                     disk.symlink(&to, &target).context("link", &target)?;
                     sync_parent(disk, &target)?;
                 }

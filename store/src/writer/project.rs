@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
 use crate::conversation::Conversation;
+use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, entries, exists, gather, make_dirs, move_dir, remove_hollow, remove_tree};
+use crate::files::{NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
@@ -105,6 +106,9 @@ impl Operation<'_> {
                 let wanted = self.snapshot().work_dir(&self.store().layout, id);
                 if let (Some(at), Some(wanted)) = (at, wanted)
                     && at != wanted
+                    // The one it belongs beneath could not be moved out of it.
+                    && !wanted.starts_with(&at)
+                    && !self.is_in_the_way(&wanted)?
                 {
                     self.move_in_work(id, &at, &wanted)?;
                 }
@@ -180,7 +184,8 @@ impl Operation<'_> {
                 return Ok(());
             }
             (None, Some(wanted)) => self.copy_out(guard, &wanted)?,
-            (Some(at), Some(wanted)) if at != wanted => {
+            // Into itself nothing moves: the one it belongs beneath could not be moved out.
+            (Some(at), Some(wanted)) if at != wanted && !wanted.starts_with(&at) => {
                 self.move_in_work(id, &at, &wanted)?;
                 self.export_units(guard)?;
             }
@@ -269,6 +274,9 @@ impl Operation<'_> {
             self.check_reach(&to.join(rest))?;
         }
         remove_hollow(self.store().disk(), to)?;
+        if self.is_in_the_way(to)? {
+            return Err(Error::Refused(format!("{} is in the way", to.display())));
+        }
         if exists(self.store().disk(), to)? {
             self.drop_second_copy(id, to)?;
             if exists(self.store().disk(), to)? {
@@ -284,6 +292,11 @@ impl Operation<'_> {
             left.at = at;
         }
         Ok(())
+    }
+
+    /// Whether something that is no conversation has a place.
+    fn is_in_the_way(&self, to: &Path) -> Result<bool> {
+        Ok(kind(self.store().disk(), to)?.is_some_and(|kind| kind != Kind::Dir))
     }
 
     fn export_units(&mut self, guard: &Guard) -> Result<()> {
@@ -392,7 +405,8 @@ impl Operation<'_> {
     /// Removes another copy of a conversation that the worktree also has elsewhere; keeps it if it differs.
     pub(super) fn drop_second_copy(&mut self, id: ConversationId, dir: &Path) -> Result<()> {
         let disk = self.store().disk();
-        if !exists(disk, dir)? {
+        // What was a second copy may have become the one in use.
+        if self.snapshot().in_use(id, dir) || !exists(disk, dir)? {
             return Ok(());
         }
         if exists(disk, &crate::layout::children_dir(dir))? {

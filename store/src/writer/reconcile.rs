@@ -1,7 +1,7 @@
 //! Brings the real files and the store in step: looks, plans, and carries the plan out a batch at a time. What was planned
 //! is looked at again under its lock, so that what somebody does meanwhile counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::cover::whole;
 use super::migrate::AT_ONCE;
@@ -51,16 +51,29 @@ impl Writer {
         if self.store.layout.work.is_none() {
             return Ok(done);
         }
-        self.set_form(wanted)?;
-        let looked = self.store.look(wanted)?;
+        let mut looked = self.store.look(wanted)?;
         done.looked_at = looked.plan.looked_at;
         if looked.covered {
+            self.set_form(wanted)?;
             return self.reconcile_beneath(looked.plan, wanted, wait, done);
         }
         done.held = looked.plan.held;
         let planned = looked.plan.steps;
         let of = looked.todo.len() + looked.copies.len();
         let mut at = 0;
+        if wanted.form.is_some() {
+            // Where a copy was moved to tells what that means only while the others lie as they were left.
+            let by_hand: HashSet<_> =
+                planned.iter().filter(|step| step.deed.is_by_place()).map(|step| step.id).collect();
+            let (moved, rest) = looked.todo.into_iter().partition(|id| by_hand.contains(id));
+            looked.todo = rest;
+            let moved: Vec<_> = moved;
+            for some in moved.chunks(AT_ONCE) {
+                self.reconcile_some(some, wanted, &planned, wait, &mut done)?;
+            }
+            at += moved.len();
+            self.set_form(wanted)?;
+        }
         for some in looked.todo.chunks(AT_ONCE) {
             done.stopped |= !progress(Progress { done: at, of });
             if done.stopped {
@@ -223,7 +236,11 @@ impl Operation<'_> {
         let Some(root) = layout.work.as_ref() else { return Ok(Vec::new()) };
         let Some(found) = self.snapshot().get(id) else { return Ok(Vec::new()) };
         self.snapshot().check_readable(id)?;
-        let sighting = Sighting::of(self.store().disk(), layout, self.snapshot(), found)?;
+        let mut sighting = Sighting::of(self.store().disk(), layout, self.snapshot(), found)?;
+        if sighting.wanted.is_some() && self.snapshot().work_dir(layout, id) == sighting.at {
+            // What it lies in has not moved, and it does not move without that.
+            sighting.wanted = sighting.at.clone();
+        }
         let shown = layout.shown();
         let mut plan = Plan::default();
         plan.add(&sighting, direction, Ground { reached: &root.conversations, shown: &shown.conversations });

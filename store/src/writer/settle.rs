@@ -186,9 +186,14 @@ impl Operation<'_> {
                     self.put_meta_bytes(guard, &meta, &contents.bytes)?;
                 }
                 Some(contents) => self.put(guard, file, &contents.bytes)?,
+                // Hidden is not removed.
+                None if self.is_hidden(guard.id(), Path::new(file.name())) => {}
                 None => {
                     let path = self.store_file(guard, file)?;
                     if exists(self.store().disk(), &path)? {
+                        let store = self.store_dir(guard)?;
+                        let lost = gather(self.store().disk(), &store, [file.name().into()])?;
+                        self.keep_own(guard.id(), Root::Store, lost)?;
                         self.store().disk().remove_file(&path).context("remove", &path)?;
                     }
                 }

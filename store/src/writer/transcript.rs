@@ -6,11 +6,10 @@ use super::operation::Operation;
 use crate::error::{Context as _, Result};
 use crate::files::{NewFile, exists, gather};
 use crate::id::ConversationId;
-use crate::layout::managed;
 use crate::lock::Guard;
-use crate::meta::Meta;
 use crate::observe::{read_file, stat_file};
-use crate::reconcile::{Digest, FileBase, ManagedFile, Root};
+use crate::own::{is_made, made_from};
+use crate::reconcile::{Digest, FileBase, Root};
 use crate::transcript;
 
 impl Operation<'_> {
@@ -28,12 +27,11 @@ impl Operation<'_> {
         let (id, disk) = (guard.id(), self.store().disk());
         let Some(work) = self.snapshot().find(id)?.dirs().work.map(Path::to_owned) else { return Ok(()) };
         let path = work.join(transcript::NAME);
-        let there = match stat_file(disk, &path)? {
-            Some(_) => {
-                read_file(disk, &path)?.map(|contents| contents.bytes).filter(|bytes| transcript::is_made(bytes))
-            }
-            None => None,
-        };
+        let there = if is_made(disk, &path)? { read_file(disk, &path)?.map(|contents| contents.bytes) } else { None };
+        if there.is_none() && exists(disk, &path)? {
+            // Somebody's own, of whatever kind.
+            return Ok(());
+        }
         let left = self.ledger().get(id).and_then(|entry| entry.left.as_ref()?.transcript);
         let (asked, was_asked) = (self.ledger().form.transcripts, left.is_some());
         let new = if asked || !was_asked && there.is_some() { self.make_transcript(id)? } else { None };
@@ -55,16 +53,9 @@ impl Operation<'_> {
         Ok(())
     }
 
-    /// The transcript of what the store has; `None` where the user has a file of that name, or the events are not sound.
+    /// The transcript of what the store has, if it makes one.
     fn make_transcript(&self, id: ConversationId) -> Result<Option<Vec<u8>>> {
-        let disk = self.store().disk();
         let Some(store) = self.snapshot().find(id)?.dirs().store else { return Ok(None) };
-        if exists(disk, &store.join(transcript::NAME))? {
-            return Ok(None);
-        }
-        let read = |file| read_file(disk, &managed(store, file));
-        let Some(events) = read(ManagedFile::Events)? else { return Ok(None) };
-        let meta = read(ManagedFile::Metadata)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
-        Ok(transcript::render(id, meta.as_ref(), &events.bytes))
+        made_from(self.store().disk(), id, store)
     }
 }
