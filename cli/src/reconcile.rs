@@ -188,8 +188,7 @@ fn outcome(session: &dyn Live, direction: Direction, form: Option<Form>, part: &
     let ids =
         |words: &Vec<String>| words.iter().map(|word| word.parse().map_err(|_| no_id(word))).collect::<Result<_>>();
     let wanted = Wanted { direction, only: part.only.as_ref().map(ids).transpose()?, form };
-    let shown = wanted.only.as_ref().map_or_else(|| session.status().shown, BTreeSet::len);
-    let outcome: Outcome = match part.what {
+    Ok(match part.what {
         What::Plan => session.plan(&wanted)?.into(),
         What::Run => {
             let timeout = part.wait.as_deref().map_or(Ok(Duration::ZERO), humantime::parse_duration);
@@ -197,6 +196,5 @@ fn outcome(session: &dyn Live, direction: Direction, form: Option<Form>, part: &
             let wait = Wait { timeout, ..Wait::none() };
             session.reconcile(&wanted, &wait, caller)?.into()
         }
-    };
-    Ok(Outcome { shown, ..outcome })
+    })
 }

@@ -241,12 +241,13 @@ pub fn side(mine: &Digests, other: &Digests, base: Option<&Digests>) -> Side {
     if own { Side::Changed } else { Side::Same }
 }
 
-/// Whether a side merely lost files that the other side still has: what is left of it is the base's or the other's.
+/// Whether a side merely lost files that the other side still has, or has not got them yet: what is there of it is the
+/// base's or the other's.
 pub fn lost(mine: &Digests, other: &Digests, base: Option<&Digests>) -> bool {
-    let Some(base) = base else { return false };
-    let files = || mine.iter().zip(other).zip(base);
-    files().any(|((mine, other), before)| mine.is_none() && before.is_some() && other.is_some())
-        && files().all(|((mine, other), before)| mine.is_none() || mine == before || mine == other)
+    let files = || mine.iter().zip(other).enumerate();
+    let before = |i: usize| base.and_then(|base| base.get(i).copied().flatten());
+    files().any(|(i, (mine, other))| mine.is_none() && other.is_some() && (base.is_none() || before(i).is_some()))
+        && files().all(|(i, (mine, other))| mine.is_none() || mine == other || base.is_some() && *mine == before(i))
 }
 
 /// What to do about one unit.
@@ -406,6 +407,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_lost_a_file_is_told_from_what_has_another() {
+        let (a, b, c) = (Some(Digest([1; 16])), Some(Digest([2; 16])), Some(Digest([3; 16])));
+        let check = |mine: [Option<Digest>; 2], base: Option<[Option<Digest>; 2]>, expected: bool| {
+            let base = base.map(Vec::from);
+            assert_eq!(lost(&mine.into(), &vec![a, b], base.as_ref()), expected, "{mine:?} {base:?}");
+        };
+        check([a, b], None, false);
+        check([None, b], None, true);
+        check([None, c], None, false);
+        check([None, b], Some([a, b]), true);
+        check([None, c], Some([a, c]), true);
+        check([None, c], Some([a, b]), false);
+        // The other side has one now that neither had: that is the other's change.
+        check([None, b], Some([None, b]), false);
     }
 
     /// Over every pair of sides: nothing that has changes of its own is ever overwritten or dropped without a conflict.

@@ -92,8 +92,9 @@ pub(crate) fn is_in_step(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, 
     else {
         return Ok(false);
     };
-    // Where a mount has left files behind, a copy of what is hidden has to go.
-    let placed = (snapshot.is_visible(found.id) || !snapshot.ledger.covered)
+    // Behind a mount a copy may lie where it was left and not be meant to be here any more.
+    let meant = !snapshot.ledger.covered || snapshot.is_visible(found.id);
+    let placed = meant
         && found.moved.is_none()
         && snapshot.places(Root::Work, found.id).count() == 1
         && layout.work.as_ref().and_then(|root| root.at(work)) == left.at

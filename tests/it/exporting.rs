@@ -374,6 +374,25 @@ fn beneath_a_mount() {
 }
 
 #[test]
+fn a_lock_beneath_a_mount() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    m.jp(&["export"]).ok();
+    m.sh("sed -i 's/Question 0/Question zero/' \"$C/events.json\"");
+    let id = format!("jp-c{}", ids::C);
+    let holder = m.start(&format!("jp lock run {id} -- cat"));
+    jp_tests::wait_for("the lock", jp_tests::LIMIT, || {
+        m.jp(&["lock", "ls", "--json"]).json().as_array().is_some_and(|all| all.iter().any(|lock| lock["id"] == id))
+    });
+    let told = m.script("JP_LOCK_DURATION=0 jp export").fails_with(3).says("in use").says(&id);
+    assert_eq!(told.stdout, "", "nothing was done: {}", told.told());
+    holder.finish();
+    m.script(&format!("jp lock run {id} -- env JP_LOCK_DURATION=0 jp export")).ok().says("1 written");
+    let shown = contents(&m.point());
+    m.end(&["--no-export"]);
+    assert_eq!(contents(&m.point()), shown);
+}
+
+#[test]
 fn arrivals_beneath_a_mount() {
     let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
     m.jp(&["export"]).ok();

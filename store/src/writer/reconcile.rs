@@ -55,7 +55,7 @@ impl Writer {
         done.looked_at = looked.plan.looked_at;
         if looked.covered {
             self.set_form(wanted)?;
-            return self.reconcile_beneath(looked.plan, wait, done);
+            return self.reconcile_beneath(looked.plan, wanted, wait, done);
         }
         done.held = looked.plan.held;
         let planned = looked.plan.steps;
@@ -149,10 +149,18 @@ impl Writer {
     }
 
     /// Beneath a live mount nobody edits the real files: they follow the ledger, and go on being covered.
-    fn reconcile_beneath(&self, plan: Plan, wait: &Wait<'_>, mut done: Reconciled) -> Result<Reconciled> {
+    fn reconcile_beneath(
+        &self,
+        plan: Plan,
+        wanted: &Wanted,
+        wait: &Wait<'_>,
+        mut done: Reconciled,
+    ) -> Result<Reconciled> {
         let ids: BTreeSet<_> = plan.steps.iter().map(|step| step.id).collect();
         let kept = self.follow_all(&|id| ids.contains(&id), wait)?.kept;
-        done.steps = plan.steps;
+        // What is still to be done was not.
+        let left: BTreeSet<_> = self.store.look(wanted)?.plan.steps.into_iter().map(|step| step.id).collect();
+        done.steps = plan.steps.into_iter().filter(|step| !left.contains(&step.id)).collect();
         done.held = plan.held;
         done.busy = kept.into_iter().map(|reason| Held { id: None, reason }).collect();
         Ok(done)
