@@ -23,6 +23,7 @@ use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, ThreadId};
 
 use jp_store::ConversationId;
@@ -86,6 +87,8 @@ pub struct Vfs {
     echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
     aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
     sight: Mutex<Sight>,
+    /// A draft that the tree may have a place for by now was not tried again.
+    missed: AtomicBool,
 }
 
 /// What was last seen of the store's own books.
@@ -157,6 +160,7 @@ impl Vfs {
             echo: Mutex::default(),
             aware: Mutex::default(),
             sight: Mutex::default(),
+            missed: AtomicBool::default(),
         };
         vfs.prepare()?;
         vfs.look_at_all()?;

@@ -89,25 +89,32 @@ impl<'a> Scratch<'a> {
 
     /// Makes a directory with these contents aside, one of many that are brought to disk together.
     pub(crate) fn prepare(&self, files: &[NewFile]) -> Result<PathBuf> {
-        let tmp = self.name()?;
+        let tmp = loop {
+            let tmp = self.next_name();
+            match self.disk.create_dir(&tmp) {
+                Ok(()) => break tmp,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_dirs(self.disk, &self.dir)?,
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).context("make directory", &tmp),
+            }
+        };
         let write = |path: &Path, bytes: &[u8], mode| self.disk.write_one_of_many(path, bytes, mode);
-        let built = self.build_with(&tmp, &with_dirs(files), &write);
+        let built = self.fill(&tmp, &with_dirs(files), &write);
         self.or_clean_up(built, &tmp)?;
         Ok(tmp)
     }
 
     /// Lets what was prepared appear at a path where nothing is. The names are brought to disk with all others.
     pub(crate) fn appear(&self, prepared: &Path, target: &Path) -> Result<()> {
-        if let Some(parent) = target.parent() {
-            match self.disk.create_dir(parent) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_dirs(self.disk, parent)?,
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(error).context("make directory", parent);
-                }
-                Ok(()) | Err(_) => {}
+        let place = || self.disk.rename(prepared, target);
+        let placed = match (place(), target.parent()) {
+            (Err(error), Some(parent)) if error.kind() == std::io::ErrorKind::NotFound => {
+                make_dirs(self.disk, parent)?;
+                place()
             }
-        }
-        self.disk.rename(prepared, target).context("rename into place", target)
+            (placed, _) => placed,
+        };
+        placed.context("rename into place", target)
     }
 
     /// Puts a file or a link into place, one of many that are brought to disk together.
@@ -184,7 +191,7 @@ impl<'a> Scratch<'a> {
     fn name(&self) -> Result<PathBuf> {
         make_dirs(self.disk, &self.dir)?;
         loop {
-            let name = self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed)));
+            let name = self.next_name();
             // A dead process that had our number may have left something there: in a container the numbers come again.
             if !exists(self.disk, &name)? {
                 return Ok(name);
@@ -192,8 +199,13 @@ impl<'a> Scratch<'a> {
         }
     }
 
+    fn next_name(&self) -> PathBuf {
+        self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed)))
+    }
+
     fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
-        self.build_with(dir, files, &|path, bytes, mode| self.disk.write_new(path, bytes, mode))?;
+        self.disk.create_dir(dir).context("make directory", dir)?;
+        self.fill(dir, files, &|path, bytes, mode| self.disk.write_new(path, bytes, mode))?;
         for inner in files.iter().rev().filter(|file| matches!(file.content, NewContent::Dir)) {
             let inner = dir.join(&inner.path);
             self.disk.sync_dir(&inner).context("sync", &inner)?;
@@ -201,8 +213,7 @@ impl<'a> Scratch<'a> {
         self.disk.sync_dir(dir).context("sync", dir)
     }
 
-    fn build_with(&self, dir: &Path, files: &[NewFile], write: &WriteFile<'_>) -> Result<()> {
-        self.disk.create_dir(dir).context("make directory", dir)?;
+    fn fill(&self, dir: &Path, files: &[NewFile], write: &WriteFile<'_>) -> Result<()> {
         for file in files {
             let path = dir.join(&file.path);
             match &file.content {
@@ -293,6 +304,30 @@ pub(crate) fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<DirEntry>> {
         Ok(entries) => Ok(entries),
         Err(error) if is_absent(&error) => Ok(Vec::new()),
         Err(error) => Err(error).context("list", dir),
+    }
+}
+
+/// Whether nothing but directories is beneath a directory. What cannot be looked into is something.
+pub(crate) fn is_hollow(disk: &dyn Disk, dir: &Path) -> bool {
+    let listed = entries(disk, dir).ok();
+    listed.is_some_and(|listed| {
+        listed.iter().all(|entry| entry.kind == Kind::Dir && is_hollow(disk, &dir.join(&entry.name)))
+    })
+}
+
+/// Takes away a directory that holds nothing but directories, so that something can have its name.
+pub(crate) fn remove_hollow(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    if exists(disk, dir)? && is_hollow(disk, dir) { remove_empty_dirs(disk, dir) } else { Ok(()) }
+}
+
+/// Removes a directory tree as far as it holds nothing but directories.
+pub(crate) fn remove_empty_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    for entry in entries(disk, dir)?.iter().filter(|entry| entry.kind == Kind::Dir) {
+        remove_empty_dirs(disk, &dir.join(&entry.name))?;
+    }
+    match disk.remove_dir(dir) {
+        Err(error) if is_absent(&error) || error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed.context("remove directory", dir),
     }
 }
 

@@ -208,17 +208,28 @@ pub fn glance(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) 
     }
 }
 
-/// As [`glance`] for metadata, which nearly always comes from the store: its bytes are read on the way. What is wrong with
-/// the workspace's copy is told where it had to be read anyway.
-pub(crate) fn glance_metadata(
-    disk: &dyn Disk,
-    dirs: Dirs<'_>,
-    base: Option<&Base>,
-) -> Result<(Root, Option<Contents>, Option<JsonError>)> {
+/// What a glance at metadata tells.
+#[derive(Debug)]
+pub(crate) struct Glance {
+    /// The copy that is current.
+    pub(crate) root: Root,
+    /// The store's bytes, where they were read on the way.
+    pub(crate) store: Option<Contents>,
+    /// What is wrong with the workspace's copy, where that had to be read anyway.
+    pub(crate) held: Option<JsonError>,
+    /// The workspace's copy has no such file.
+    pub(crate) missing: bool,
+}
+
+/// As [`glance`] for metadata, which nearly always comes from the store: its bytes are read on the way.
+pub(crate) fn glance_metadata(disk: &dyn Disk, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Glance> {
+    let one = |root, missing| Ok(Glance { root, store: None, held: None, missing });
     let (store, work) = match (dirs.store, dirs.work) {
         (Some(store), Some(work)) => (store, work),
-        (None, Some(_)) => return Ok((Root::Work, None, None)),
-        (Some(_), None) | (None, None) => return Ok((Root::Store, None, None)),
+        (None, Some(work)) => {
+            return one(Root::Work, stat_file(disk, &managed(work, ManagedFile::Metadata))?.is_none());
+        }
+        (Some(_), None) | (None, None) => return one(Root::Store, false),
     };
     let contents = read_file(disk, &managed(store, ManagedFile::Metadata))?;
     let in_store = contents.as_ref().map(|contents| Stamp::from(contents.stat));
@@ -242,7 +253,7 @@ pub(crate) fn glance_metadata(
             }
         }
     };
-    Ok((root, contents, held))
+    Ok(Glance { root, store: contents, held, missing: in_work.is_none() })
 }
 
 /// A managed file's bytes, or `None` when it is not there.

@@ -11,6 +11,7 @@ use crate::layout::managed;
 use crate::ledger::Entry;
 use crate::meta::Meta;
 use crate::observe::{read_file, unmanaged};
+use crate::presence::Projection;
 use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root, Stamp, decide_own, is_conclusive, newer};
 use crate::scan::is_absent;
 use crate::scratch::is_scratch;
@@ -75,6 +76,11 @@ pub(crate) fn hides(entry: Option<&Entry>, path: &Path) -> bool {
     path.ancestors().any(|path| path.to_str().is_some_and(|path| hidden.contains(path)))
 }
 
+/// Whether a copy that is there was hidden, so that somebody has brought it back.
+pub(crate) fn came_back(entry: Option<&Entry>) -> bool {
+    entry.is_some_and(|entry| entry.intent == Projection::LocalOnly)
+}
+
 /// Whether a path in a directory leads through directories alone, and so to nowhere else.
 pub(crate) fn leads_inside(disk: &dyn Disk, dir: &Path, path: &Path) -> Result<bool> {
     for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
@@ -125,7 +131,8 @@ pub(crate) fn look(disk: &dyn Disk, store: &Path, work: &Path, entry: Option<&En
         let store = read(store, in_store, base.and_then(|base| base.store))?;
         let work = read(work, in_work, base.and_then(|base| base.work))?;
         let mtime = |copy: Option<Copy>| copy.map(|copy| copy.stamp.mtime);
-        let hidden = hides(entry, &path);
+        // What a copy lacks that was brought back is not meant to be here.
+        let hidden = hides(entry, &path) || (work.is_none() && came_back(entry));
         let (action, shown) = decide_own(
             store.map(|copy| copy.digest),
             work.map(|copy| copy.digest),
@@ -156,6 +163,31 @@ pub(crate) fn are_as_left(
         }
     }
     Ok(true)
+}
+
+/// Whether a copy has no files of the user's own but those that both had alike, as they were left. Programs' scratch is
+/// nobody's.
+pub(crate) fn has_nothing_new(disk: &dyn Disk, work: &Path, entry: Option<&Entry>) -> Result<bool> {
+    let left = entry.and_then(|entry| entry.left.as_ref());
+    let taken = entry.and_then(|entry| entry.base).map_or(i64::MIN, |base| base.taken);
+    for path in unmanaged(disk, work)? {
+        let full = work.join(&path);
+        if path.iter().any(is_scratch) || path == Path::new(transcript::NAME) && is_made(disk, &full)? {
+            continue;
+        }
+        let Some(found) = stat(disk, &full)? else { continue };
+        let Some(base) = path.to_str().and_then(|path| left?.own.get(path)) else { return Ok(false) };
+        let now = copy(disk, &full, found, base.work, Some(base), taken)?;
+        if now.map(|now| now.digest) != base.digest {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a program works on something in a copy, and may not have saved it yet.
+pub(crate) fn has_scratch(disk: &dyn Disk, work: &Path) -> Result<bool> {
+    Ok(unmanaged(disk, work)?.iter().any(|path| path.iter().any(is_scratch)))
 }
 
 /// Whether a file is a transcript that was made, and so nobody's own.

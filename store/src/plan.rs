@@ -230,6 +230,8 @@ impl Steps<'_> {
                 }
             }
             (Roots::Leftover, Some(path)) => self.step(Deed::Withdraw, path),
+            // It goes once they have gone.
+            (Roots::Inhabited, _) => {}
             (Roots::Both, Some(at)) => self.both(sighting, at),
             (Roots::Store | Roots::Work | Roots::Leftover | Roots::Both, _) => {}
         }

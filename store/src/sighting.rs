@@ -1,6 +1,7 @@
 //! How one conversation stands in both roots, as far as a reconcile has to know. Reads only; what follows from it is the
 //! [`plan`](crate::plan)'s affair.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::conversation::Conversation;
@@ -68,6 +69,8 @@ pub(crate) enum Roots {
     Work,
     /// The workspace; the store had it, and nothing in the copy is its own.
     Leftover,
+    /// The same, but somebody else's things lie in the copy.
+    Inhabited,
 }
 
 /// One unit in both roots.
@@ -187,9 +190,9 @@ impl Sighting {
                 sighting.roots = Roots::Work;
                 sighting.see_units(disk, found, base, entry)?;
                 if let Some(work) = dirs.work
-                    && sighting.is_leftover(disk, layout, snapshot, work)?
+                    && sighting.is_as_left(disk, layout, snapshot, work)?
                 {
-                    sighting.roots = Roots::Leftover;
+                    sighting.roots = left_with(disk, layout, snapshot, id, work)?;
                 }
                 return Ok(sighting);
             }
@@ -302,16 +305,31 @@ impl Sighting {
     }
 
     /// Whether nothing in the copy of a conversation that the store had is its own.
-    fn is_leftover(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<bool> {
+    fn is_as_left(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<bool> {
         let trash = entries(disk, &layout.store.trash())?;
         // What went to the trash was not removed: this may be its last good copy.
         let trashed = trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(self.id));
         Ok(self.units.iter().all(|unit| unit.action == Action::Drop)
             && !trashed
             && snapshot.places(Root::Work, self.id).count() == 1
-            && !exists(disk, &children_dir(work))?
-            && unmanaged(disk, work)?.is_empty())
+            && own::has_nothing_new(disk, work, snapshot.ledger.get(self.id))?)
     }
+}
+
+/// What a copy is that has nothing of its own, given what lies in it.
+fn left_with(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, id: ConversationId, work: &Path) -> Result<Roots> {
+    let children = children_dir(work);
+    let mut roots = if own::has_scratch(disk, work)? { Roots::Inhabited } else { Roots::Leftover };
+    for child in snapshot.all().filter(|found| found.dirs().work.and_then(Path::parent) == Some(&children)) {
+        if child.store.is_some() && child.parent == Some(id) {
+            // Whoever removes one for good does so with its children, or gives them another parent.
+            return Ok(Roots::Work);
+        }
+        if Sighting::of(disk, layout, snapshot, child)?.roots != Roots::Leftover {
+            roots = Roots::Inhabited;
+        }
+    }
+    Ok(roots)
 }
 
 /// Whether another copy of a conversation has everything this one has, and nothing else.
@@ -330,6 +348,13 @@ fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(error).context("look at", path),
     }
+}
+
+/// Ancestors that have no copy: nothing can be copied out beneath them before they are.
+fn without_copies_above(snapshot: &Snapshot, wanted: &Wanted) -> BTreeSet<ConversationId> {
+    let found = wanted.only.iter().flatten().filter_map(|&id| snapshot.get(id)).filter(|found| found.work.is_none());
+    let above = found.flat_map(|found| snapshot.tree(found.partition).ancestors(found.id));
+    above.filter(|&id| snapshot.get(id).is_some_and(|above| above.work.is_none())).collect()
 }
 
 /// Everything that is not in step, and what follows from it.
@@ -353,7 +378,9 @@ impl Looked {
         let (Some(root), shown) = (layout.work.as_ref(), layout.shown()) else { return Ok(looked) };
         let ground = Ground { reached: &root.conversations, shown: &shown.conversations };
         let order = Partition::ALL.into_iter().flat_map(|partition| snapshot.tree(partition).walk());
-        let all = order.filter_map(|(_, id)| snapshot.get(id)).filter(|found| wanted.includes(found.id));
+        let above = without_copies_above(snapshot, wanted);
+        let included = |found: &&Conversation| wanted.includes(found.id) || above.contains(&found.id);
+        let all = order.filter_map(|(_, id)| snapshot.get(id)).filter(included);
         let meant = |found: &Conversation| {
             snapshot.ledger.get(found.id).is_some_and(|entry| entry.intent == Projection::Projected)
         };

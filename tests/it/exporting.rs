@@ -201,6 +201,44 @@ fn a_conversation_arrives() {
     assert!(store_file(&w, &a, "metadata.json").is_file(), "the store keeps it");
 }
 
+/// Git removes files, and leaves directories that it never knew of.
+#[test]
+fn directories_without_files_are_no_copy() {
+    let w = workspace();
+    let [a, b, c] = family(&w);
+    jp(&w, &["export"]);
+    let leave_behind = |dir: PathBuf| {
+        for name in crate::story::MANAGED {
+            fs::remove_file(dir.join(name)).expect("removed");
+        }
+        fs::create_dir_all(dir.join("conversations/empty")).expect("made");
+        dir
+    };
+    let shown = |id: &str| in_work(&w, id).expect("shown");
+    let (left_c, left_b) = (leave_behind(shown(&c)), leave_behind(shown(&b)));
+    for id in [&b, &c] {
+        assert_eq!(presence(&w, id), "local", "what has no files was removed");
+    }
+    w.jp(&["export", "--check"]).fails_with(1);
+    let told = jp(&w, &["import"]);
+    assert!(told.stdout.lines().all(|line| line.starts_with("hide ")), "{}", told.told());
+    jp(&w, &["export"]);
+    assert_eq!(fs::read_dir(&left_b).expect("left alone").count(), 1);
+    jp(&w, &["c", "edit", &c, "--local=false"]);
+    assert_exported(&w);
+    assert!(left_c.join("metadata.json").is_file(), "they are in nobody's way");
+
+    // A copy with files is the copy, wherever the other one was left.
+    let moved = w.storage().join("conversations").join(left_c.file_name().expect("a name"));
+    jp_tests::copy_tree(&left_c, &moved).expect("copied");
+    leave_behind(left_c);
+    assert_eq!(presence(&w, &c), "projected");
+    assert!(jp(&w, &["import"]).stdout.starts_with("reparent "));
+    assert_eq!(stored(&w, &c)["parent_id"], Value::Null);
+    jp(&w, &["export", "--check"]);
+    assert_eq!(presence(&w, &a), "projected");
+}
+
 #[test]
 fn what_does_not_parse_is_held() {
     let w = workspace();
@@ -353,4 +391,28 @@ fn arrivals_beneath_a_mount() {
     assert!(matches!(told.stdout.as_str(), "import 17000000001-arrived\n" | ""), "{}", told.told());
     m.jp(&["export", "--check"]).ok();
     m.check_store();
+}
+
+#[test]
+fn one_whose_parents_have_no_copy_yet() {
+    let w = workspace();
+    let [a, b, c] = family(&w);
+    let d = new(&w, "Another", &["--parent", &a]);
+    jp(&w, &["c", "edit", "--local", &a]);
+    // Meant to be here, as what was made through a mount is before its first export.
+    let ledger = fs::read_dir(w.silo().join("vfs")).expect("listed").map(|entry| entry.expect("listed").path());
+    let ledger = ledger.map(|dir| dir.join("projection.json")).find(|file| file.exists()).expect("a ledger");
+    let mut remembered: Value = serde_json::from_slice(&fs::read(&ledger).expect("read")).expect("JSON");
+    for entry in remembered["conversations"].as_object_mut().expect("an object").values_mut() {
+        *entry = json!({ "intent": "projected" });
+    }
+    fs::write(&ledger, remembered.to_string()).expect("written");
+    let told = jp(&w, &["export", &c]);
+    assert_eq!(told.stdout.lines().filter(|line| line.starts_with("copy ")).count(), 3, "{}", told.told());
+    for id in [&a, &b, &c] {
+        assert_twins(&w, id);
+    }
+    assert_eq!(in_work(&w, &d), None, "nobody asked for it");
+    jp(&w, &["export"]);
+    assert_exported(&w);
 }

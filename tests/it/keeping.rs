@@ -100,9 +100,10 @@ fn a_file_where_the_other_root_has_a_directory() {
     fs::create_dir(work_file(&main, &id, "notes")).expect("made");
     fs::write(work_file(&main, &id, "notes/one.md"), "one").expect("written");
     jp(&main, &["c", "edit", &id, "--title", "Still works"]);
-    assert_eq!(fs::read_to_string(store_file(&main, &id, "notes")).expect("there"), "a file");
+    assert_eq!(fs::read_to_string(store_file(&main, &id, "notes/one.md")).expect("the newer one counts"), "one");
+    assert_eq!(kept(&main, &id, "notes"), ["a file"]);
     jp(&main, &["c", "edit", &id, "--local"]);
-    assert_eq!(kept(&main, &id, "one.md"), ["one"]);
+    assert_eq!(fs::read_to_string(store_file(&main, &id, "notes/one.md")).expect("there"), "one");
 }
 
 #[test]

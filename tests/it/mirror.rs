@@ -11,6 +11,8 @@ use serde_json::Value;
 mod files;
 // A mirror begins, ends, dies, and loses its workspace.
 mod life;
+// Anything on both sides.
+mod random;
 // What is done to the store reaches the real files.
 mod store;
 

@@ -234,14 +234,17 @@ fn files_of_the_users_own_become_durable() {
     assert_eq!(fs::read_to_string(store.join("notes/idea.md")).expect("taken in"), "one\n");
     assert!(!store.join(".metadata.json.swp").exists() && !store.join("#notes#").exists());
 
-    // Where both have one, neither is touched while both are there; when the copies part, the workspace's is kept.
+    // What only one side changed counts; scratch is kept when the copies part.
     fs::write(work.join("notes/idea.md"), "two\n").expect("written");
     jp(&main, &["c", "edit", &id, "--pin=false"]);
-    assert_eq!(fs::read_to_string(store.join("notes/idea.md")).expect("there"), "one\n");
+    assert_eq!(fs::read_to_string(store.join("notes/idea.md")).expect("there"), "two\n");
+    fs::write(store.join("notes/idea.md"), "three\n").expect("written");
+    jp(&main, &["c", "edit", &id, "--pin"]);
+    assert_eq!(fs::read_to_string(work.join("notes/idea.md")).expect("there"), "three\n");
     jp(&main, &["c", "edit", &id, "--local"]);
     assert!(!work.exists());
     let kept = main.silo().join("vfs/conflicts").join(digits(&id));
     let kept = fs::read_dir(kept).expect("kept").next().expect("one").expect("listed").path();
-    assert_eq!(fs::read_to_string(kept.join("notes/idea.md")).expect("kept"), "two\n");
+    assert!(!kept.join("notes").exists(), "nobody lost anything there");
     assert_eq!(fs::read_to_string(kept.join("#notes#")).expect("kept"), "unsaved\n");
 }

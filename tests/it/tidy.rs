@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 13] = [
+const PURE: [&str; 15] = [
     "clean",
     "events",
     "id",
@@ -16,7 +16,9 @@ const PURE: [&str; 13] = [
     "json",
     "layout",
     "meta",
+    "moved",
     "path",
+    "plan",
     "presence",
     "reconcile",
     "time",

@@ -46,8 +46,8 @@ fn a_differing_file_of_nobody_is_kept() {
     fs::write(store_file(&main, &id, "notes.txt"), "of the store").expect("written");
     fs::write(work_file(&main, &id, "notes.txt"), "of the workspace").expect("written");
     jp(&main, &["c", "edit", &id, "--local"]);
-    assert_eq!(fs::read_to_string(store_file(&main, &id, "notes.txt")).expect("there"), "of the store");
-    assert_eq!(crate::story::kept(&main, &id, "notes.txt"), ["of the workspace"]);
+    assert_eq!(fs::read_to_string(store_file(&main, &id, "notes.txt")).expect("the newer"), "of the workspace");
+    assert_eq!(crate::story::kept(&main, &id, "notes.txt"), ["of the store"]);
 }
 
 #[test]

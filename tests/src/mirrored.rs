@@ -27,6 +27,12 @@ impl Deref for Mirrored {
     }
 }
 
+impl Default for Mirrored {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Mirrored {
     /// The sample, mirrored, in memory.
     #[track_caller]
@@ -40,6 +46,11 @@ impl Mirrored {
     #[track_caller]
     pub fn not_yet() -> Self {
         Self(Mounted::unmounted(User::Own, TestEnv::in_memory()))
+    }
+
+    /// Any project, not mirrored yet.
+    pub fn of(project: Mounted) -> Self {
+        Self(project)
     }
 
     /// Another worktree of the same store, made by git from what is committed in this one, not mirrored yet.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use jp_store::ConversationId;
 use jp_store::error::Context as _;
@@ -17,6 +19,9 @@ use crate::caller::Caller;
 use crate::draft::{self, Draft, Undo};
 use crate::error::{FsError, Result};
 use crate::node::Node;
+
+/// How long a change of the tree waits for whoever is at work on a draft that it may let in.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What became of a draft.
 #[derive(Debug)]
@@ -158,6 +163,9 @@ impl Vfs {
             tracing::warn!(%error, "a draft cannot be kept on disk");
         }
         self.tend_waiting();
+        if self.missed.swap(false, Ordering::SeqCst) {
+            self.tend_refused(Caller { pid: std::process::id() });
+        }
     }
 
     /// All drafts reach the disk, or it is said why one does not; the others do all the same.
@@ -191,8 +199,14 @@ impl Vfs {
     /// tree file by file, as git does, names a child's new parent before it has freed that one from beneath the child.
     pub(super) fn tend_refused(&self, caller: Caller) {
         for (id, file) in self.drafts_that(|draft| draft.reason.is_some() && !draft.waiting) {
-            // Whoever is at work on it tries it by himself.
-            let Some(_room) = self.room(id).try_lock_arc().filter(|_| file == ManagedFile::Metadata) else { continue };
+            if file != ManagedFile::Metadata {
+                continue;
+            }
+            // A room is held by us already, and whoever is in the other one may be waiting for that.
+            let Some(_room) = self.room(id).try_lock_arc_for(PATIENCE) else {
+                self.missed.store(true, Ordering::SeqCst);
+                continue;
+            };
             if let Err(error) = self.try_refused(caller, id) {
                 tracing::debug!(%id, %error, "a draft waits on");
             }

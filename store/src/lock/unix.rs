@@ -43,20 +43,17 @@ pub fn alive(pid: i32) -> Option<bool> {
     }
 }
 
-/// Makes sure that this many files more can be open at once, as far as the system allows, and says how many can. Every
-/// lock is an open file, and the usual limit of 1,024 is less than a large subtree has.
-pub(crate) fn make_room_for_files(count: usize) -> usize {
+/// Makes sure that this many files more can be open at once, as far as the system allows. Every lock is an open file, and
+/// the usual limit of 1,024 is less than a large subtree has.
+pub(crate) fn make_room_for_files(count: usize) {
     // The rest is for everything that is not a lock.
-    const REST: rlim_t = 256;
-    let wanted = (count as rlim_t).saturating_add(REST);
-    let Ok((mut soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return count };
-    if soft < wanted {
-        match setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard) {
-            Ok(()) => soft = wanted.min(hard),
-            Err(error) => tracing::debug!(%error, "the limit of open files stays as it is"),
-        }
+    let wanted = (count as rlim_t).saturating_add(256);
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < wanted
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard)
+    {
+        tracing::debug!(%error, "the limit of open files stays as it is");
     }
-    usize::try_from(soft.saturating_sub(REST)).unwrap_or(usize::MAX).clamp(1, count.max(1))
 }
 
 /// How many may have the lock at once.

@@ -7,14 +7,15 @@ use super::{Sight, Snapshot};
 use crate::conversation::Conversation;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::files::exists;
+use crate::files::{exists, is_hollow};
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, managed};
 use crate::ledger::{At, Ledger};
 use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
 use crate::moved::Moved;
-use crate::observe::{glance_metadata, read_file, stat_file};
+use crate::observe::{Glance, glance_metadata, read_file, stat_file};
+use crate::own::came_back;
 use crate::parallel;
 use crate::plan::Nesting;
 use crate::presence::{Facts, Projection, StoragePresence, covered, intent, presence};
@@ -91,17 +92,27 @@ impl Snapshot {
             })
             .collect();
         let (ledger, mirror) = (&self.ledger, &self.mirror);
-        let read = parallel::map(&placed, |found| {
-            let mut reader = Reader { disk, ledger, problems: Vec::new() };
+        let look = |found: &Conversation| {
+            let mut reader = Reader { disk, ledger, problems: Vec::new(), hollow: false };
             let meta = reader.meta(found);
             let (parent, origin) = reader.lineage(mirror, layout, found, meta.as_ref());
-            (meta, parent, origin, reader.problems)
-        });
-        for (found, (meta, parent, origin, problems)) in placed.iter_mut().zip(read) {
-            self.problems.extend(problems);
+            (meta, parent, origin, reader)
+        };
+        let read = parallel::map(&placed, look);
+        for (found, mut read) in placed.iter_mut().zip(read) {
+            if read.3.hollow {
+                // Somebody removed its files and left directories behind, as git does that knows of none.
+                *found = place(layout, ledger, self.sight, found.id, found.store.take(), None);
+                read = look(found);
+            }
+            let (meta, parent, origin, reader) = read;
             (found.meta, found.parent, found.origin) = (meta, parent, origin);
+            if found.store.is_some() || found.work.is_some() {
+                self.problems.extend(reader.problems);
+            }
         }
-        self.conversations = placed.into_iter().map(|found| (found.id, found)).collect();
+        let there = |found: &Conversation| found.store.is_some() || found.work.is_some();
+        self.conversations = placed.into_iter().filter(there).map(|found| (found.id, found)).collect();
         self.heed_moves(layout);
         Ok(())
     }
@@ -115,23 +126,28 @@ impl Snapshot {
         let flat = self.ledger.form.nesting == Nesting::Flat;
         let mut moves = Vec::new();
         for found in self.conversations.values() {
-            let left = self.ledger.get(found.id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
-            let (Some(left), Some(work), Some(_)) = (left, &found.work, &found.store) else { continue };
+            let entry = self.ledger.get(found.id);
+            let (Some(work), Some(_)) = (&found.work, &found.store) else { continue };
             let Some(now) = layout.work.as_ref().and_then(|root| root.at(&work.dir)) else { continue };
-            if now == *left {
+            let left = entry.and_then(|entry| entry.left.as_ref()?.at.as_ref());
+            let silent = || found.meta.as_ref().is_some_and(|meta| meta.parent() == Parent::Absent);
+            // What was hidden and came back as a root, and says nothing else, is one, whatever it was meanwhile.
+            let back = left.is_none() && came_back(entry) && now.beneath.is_none() && silent();
+            if left == Some(&now) || (left.is_none() && !back) {
                 continue;
             }
+            let left = left.cloned().unwrap_or_else(|| At { beneath: found.parent, ..now.clone() });
             let above = found.parent.filter(|parent| {
                 let beside = self.conversations.get(parent).map(|parent| parent.partition);
                 beside == Some(found.partition) && !flat
             });
             let wanted = At { beneath: above, name: found.id.dirname(found.title()), partition: found.partition };
-            moves.extend(Moved::of(found.id, left, &now, &wanted).map(|moved| (found.id, moved)));
+            moves.extend(Moved::of(found.id, &left, &now, &wanted).map(|moved| (found.id, moved)));
         }
-        let mut reparented = Vec::new();
+        let mut moved_from = Vec::new();
         for (id, moved) in moves {
             let Some(found) = self.conversations.get_mut(&id) else { continue };
-            reparented.push((id, found.parent));
+            moved_from.push(found.clone());
             found.parent = moved.parent.unwrap_or(found.parent);
             found.partition = moved.partition.unwrap_or(found.partition);
             if let (Some(meta), Some(title)) = (&mut found.meta, &moved.title) {
@@ -139,12 +155,12 @@ impl Snapshot {
             }
             found.moved = Some(moved);
         }
-        for (id, before) in reparented {
+        for before in moved_from {
             // What would close a circle is not done, and not shown as if it were.
-            if self.circle(id).is_some()
-                && let Some(found) = self.conversations.get_mut(&id)
+            if self.circle(before.id).is_some()
+                && let Some(found) = self.conversations.get_mut(&before.id)
             {
-                found.parent = before;
+                *found = Conversation { moved: found.moved.take(), ..before };
             }
         }
     }
@@ -188,6 +204,9 @@ impl Snapshot {
     ) -> Option<Place> {
         if places.len() == 1 {
             return places.pop();
+        }
+        if root == Root::Work && places.iter().any(|place| !is_hollow(disk, &place.dir)) {
+            places.retain(|place| !is_hollow(disk, &place.dir));
         }
         let left = self.ledger.get(id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
         let is_left = |place: &Place| {
@@ -246,6 +265,8 @@ struct Reader<'a> {
     disk: &'a dyn Disk,
     ledger: &'a Ledger,
     problems: Vec<Problem>,
+    /// The copy in the workspace is directories and nothing else.
+    hollow: bool,
 }
 
 impl Reader<'_> {
@@ -253,13 +274,16 @@ impl Reader<'_> {
     fn meta(&mut self, conversation: &Conversation) -> Option<Meta> {
         let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
         let dirs = conversation.dirs();
-        let (first, mut at_hand, held) = match glance_metadata(self.disk, dirs, base) {
-            Ok(seen) => seen,
+        let Glance { root: first, store: mut at_hand, held, missing } = match glance_metadata(self.disk, dirs, base) {
+            Ok(glance) => glance,
             Err(error) => {
                 self.unreadable(conversation, &error);
-                (Root::Store, None, None)
+                Glance { root: Root::Store, store: None, held: None, missing: false }
             }
         };
+        if let (true, Some(work)) = (missing, dirs.work) {
+            self.hollow = is_hollow(self.disk, work);
+        }
         // The store is read in its place, and would not show that it waits for a person.
         if let (Some(reason), Some(dir), Root::Store) = (held, dirs.work, first) {
             let path = managed(dir, ManagedFile::Metadata);

@@ -1,14 +1,18 @@
 //! Copies many conversations out at once. Each is prepared aside, on all cores, without waiting for the disk; then
 //! everything is brought to disk in one go, and only then do the copies appear, each by one rename.
+//!
+//! Nothing of the store is written, and the ledger's lock guards the workspace's directories, so no conversation is locked:
+//! ten thousand lock files made and removed would cost more than the copies. One that somebody holds is left to them, and
+//! one that changed in the store while its copy was prepared does not appear.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use super::cover::whole;
 use super::operation::Operation;
 use super::reconcile::is_everybodys;
-use super::{Guards, Writer};
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewContent, NewFile, Scratch, exists, gather};
+use crate::files::{NewContent, NewFile, Scratch, gather, remove_hollow};
 use crate::id::ConversationId;
 use crate::layout::{CONVERSATIONS, managed};
 use crate::ledger::Left;
@@ -19,9 +23,6 @@ use crate::plan::{Deed, Held, Nesting, Step};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Base, Digest, FileBase, ManagedFile, Stamp, TICK, Unit};
 use crate::scan::Place;
-use crate::snapshot::Snapshot;
-
-use super::cover::whole;
 
 /// How many are prepared between two looks at whether to go on.
 const STRIDE: usize = 250;
@@ -40,28 +41,30 @@ struct Prepared {
     dir: PathBuf,
     base: Base,
     left: Left,
+    /// How the files looked in the store when they were read.
+    read: [Option<Stamp>; 3],
+    /// Whether it has files of the user's own.
+    own: bool,
 }
 
-impl Writer {
-    /// Copies out those of these conversations that are locked, parents first. They have no copy yet. `all` are these and
-    /// those that come later.
+impl Operation<'_> {
+    /// Copies out these conversations, parents first. They have no copy yet, and nobody else works on them. `all` are these
+    /// and those that come later.
     pub(super) fn copy_some(
-        &self,
+        &mut self,
         ids: &[ConversationId],
         all: &HashSet<ConversationId>,
-        guards: &Guards,
         go_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Copied> {
         let mut copied = Copied::default();
-        let mut op = self.begin_for_files()?;
         let mut ready = Vec::new();
         let mut outcome = Ok(());
-        let locked: Vec<_> = ids.iter().copied().filter(|id| guards.contains_key(id)).collect();
-        for some in locked.chunks(STRIDE) {
+        for some in ids.chunks(STRIDE) {
             copied.stopped |= !go_on(ready.len());
             if copied.stopped || outcome.is_err() {
                 break;
             }
+            let op = &*self;
             for (id, prepared) in some.iter().zip(parallel::map(some, |&id| op.prepare(id, all))) {
                 match prepared {
                     Ok(prepared) => ready.extend(prepared),
@@ -70,8 +73,8 @@ impl Writer {
                 }
             }
         }
-        let placed = op.place_all(ready, guards, &mut copied);
-        op.finish().and(placed).and(outcome).map(|()| copied)
+        let placed = self.place_all(ready, &mut copied);
+        self.save_ledger().and(placed).and(outcome).map(|()| copied)
     }
 }
 
@@ -90,7 +93,7 @@ impl Operation<'_> {
         self.snapshot().check_readable(id)?;
         self.check_reach(&target)?;
         let mut files = Vec::new();
-        let (mut base, mut left) = (Base::default(), Left::default());
+        let (mut base, mut left, mut read) = (Base::default(), Left::default(), [None; 3]);
         let steady = |stamp: Stamp| (stamp.mtime < started.saturating_sub(TICK)).then_some(stamp);
         for unit in Unit::ALL {
             let Some(bytes) = UnitBytes::read(disk, store, unit)? else { continue };
@@ -98,13 +101,16 @@ impl Operation<'_> {
                 let hidden = self.is_hidden(id, Path::new(file.name()));
                 let Some(contents) = bytes.file(file).filter(|_| !hidden) else { continue };
                 let digest = Some(Digest::of(&contents.bytes));
+                read[file.index()] = Some(contents.stat.into());
                 *base.file_mut(file) = FileBase { digest, store: steady(contents.stat.into()), work: None };
                 files.push(NewFile::bytes(file.name(), contents.bytes.clone()));
             }
         }
         let named = disk.stat(store).context("look at", store)?.mtime;
         left.named[0] = (named < started.saturating_sub(TICK)).then_some(named);
-        let own = unmanaged(disk, store)?.into_iter().filter(|path| is_exported(path) && !self.is_hidden(id, path));
+        let mut own = unmanaged(disk, store)?;
+        own.retain(|path| is_exported(path) && !self.is_hidden(id, path));
+        let has_own = !own.is_empty();
         files.extend(gather(disk, store, own)?);
         files.extend(self.new_transcript(id)?);
         let children = self.snapshot().tree(found.partition).children(id);
@@ -118,7 +124,7 @@ impl Operation<'_> {
             scratch.abandon(&dir);
             return Err(error);
         }
-        Ok(Some(Prepared { id, dir, base, left }))
+        Ok(Some(Prepared { id, dir, base, left, read, own: has_own }))
     }
 
     /// Notes how the files of a copy look before anybody else can see them.
@@ -141,7 +147,7 @@ impl Operation<'_> {
     }
 
     /// Lets the copies appear, parents first. One that cannot does not keep the others.
-    fn place_all(&mut self, ready: Vec<Prepared>, guards: &Guards, copied: &mut Copied) -> Result<()> {
+    fn place_all(&mut self, ready: Vec<Prepared>, copied: &mut Copied) -> Result<()> {
         let (Some(scratch), Some(root)) = (self.writer.work_scratch(), self.store().layout.work.clone()) else {
             return Ok(());
         };
@@ -154,9 +160,11 @@ impl Operation<'_> {
         let mut placed = Vec::new();
         for prepared in ready {
             let (id, dir) = (prepared.id, prepared.dir.clone());
-            let done = match (&outcome, guards.get(&id)) {
-                (Ok(()), Some(guard)) => self.writer.check_guard(guard).and_then(|()| self.appear(&scratch, &prepared)),
-                (Ok(()) | Err(_), _) => Ok(None),
+            let done = match (&outcome, self.is_as_read(&prepared)) {
+                (Ok(()), Ok(true)) => self.appear(&scratch, &prepared),
+                (Ok(()), Ok(false)) => Err(Error::Refused(format!("{id} changed while it was copied out; try again"))),
+                (Ok(()), Err(error)) => Err(error),
+                (Err(_), _) => Ok(None),
             };
             match done {
                 Ok(Some(target)) => {
@@ -181,13 +189,26 @@ impl Operation<'_> {
         outcome.and(synced)
     }
 
-    fn appear(&mut self, scratch: &Scratch<'_>, prepared: &Prepared) -> Result<Option<PathBuf>> {
-        let (id, disk) = (prepared.id, self.store().disk());
-        let Some(target) = self.snapshot().work_dir(&self.store().layout, id) else { return Ok(None) };
-        if exists(disk, &target)? {
-            return Err(Error::Refused(format!("{} is in the way", target.display())));
+    /// Whether the store still has what was read.
+    fn is_as_read(&self, prepared: &Prepared) -> Result<bool> {
+        let Some(store) = self.snapshot().find(prepared.id)?.dirs().store else { return Ok(false) };
+        for file in ManagedFile::ALL {
+            let read = prepared.read[file.index()];
+            if read.is_some() && stat_file(self.store().disk(), &managed(store, file))? != read {
+                return Ok(false);
+            }
         }
-        scratch.appear(&prepared.dir, &target)?;
+        Ok(true)
+    }
+
+    fn appear(&mut self, scratch: &Scratch<'_>, prepared: &Prepared) -> Result<Option<PathBuf>> {
+        let id = prepared.id;
+        let Some(target) = self.snapshot().work_dir(&self.store().layout, id) else { return Ok(None) };
+        if let Err(error) = scratch.appear(&prepared.dir, &target) {
+            // Directories without files, as git leaves them, are in nobody's way.
+            remove_hollow(self.store().disk(), &target)?;
+            scratch.appear(&prepared.dir, &target).map_err(|_| error)?;
+        }
         let found = self.snapshot().find(id)?;
         let at = self.store().layout.work.as_ref().and_then(|root| root.at(&target));
         let place = Place {
@@ -204,7 +225,7 @@ impl Operation<'_> {
     }
 
     fn remember_placed(&mut self, prepared: Prepared, taken: i64) -> Result<()> {
-        let Prepared { id, base, mut left, .. } = prepared;
+        let Prepared { id, base, mut left, own, .. } = prepared;
         let found = self.snapshot().find(id)?;
         let (Some(store), Some(work)) = (found.dirs().store, found.dirs().work) else { return Ok(()) };
         let (store, work) = (store.to_owned(), work.to_owned());
@@ -214,15 +235,9 @@ impl Operation<'_> {
         left.named[1] = left.named[1].filter(|&named| named < taken.saturating_sub(TICK));
         self.remember(id, Projection::Projected, Some(Base { taken, ..base }));
         *self.left_mut(id) = left;
-        if has_own(self.snapshot(), self.store().disk(), id)? {
+        if own {
             self.remember_own(id, &store, &work)?;
         }
         Ok(())
     }
-}
-
-/// Whether there are files of the user's own in the store.
-fn has_own(snapshot: &Snapshot, disk: &dyn crate::disk::Disk, id: ConversationId) -> Result<bool> {
-    let Some(store) = snapshot.find(id)?.dirs().store else { return Ok(false) };
-    Ok(!unmanaged(disk, store)?.is_empty())
 }

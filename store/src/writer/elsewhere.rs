@@ -30,7 +30,19 @@ const STRIDE: usize = 250;
 
 /// What was written to a directory, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Written(BTreeMap<PathBuf, Digest>);
+struct Written(BTreeMap<String, Digest>);
+
+impl Written {
+    /// What is known to have been written, by path. A name that is no text cannot be listed, and counts as somebody else's.
+    fn known(&self) -> BTreeMap<PathBuf, Digest> {
+        self.0.iter().map(|(path, digest)| (PathBuf::from(path), *digest)).collect()
+    }
+
+    fn of(known: BTreeMap<PathBuf, Digest>) -> Self {
+        let named = known.into_iter().filter_map(|(path, digest)| Some((path.to_str()?.to_owned(), digest)));
+        Self(named.collect())
+    }
+}
 
 impl Writer {
     /// Writes the projection to another directory. What was edited there is left alone, and so is what is not ours.
@@ -40,7 +52,7 @@ impl Writer {
         make_dirs(disk, dir)?;
         let books = Books::of(store, dir);
         let _turn = self.file_lock(&books.lock)?;
-        let mut written = books.read(disk)?;
+        let mut written = books.read(disk)?.known();
         let scratch = Scratch::new(disk, dir.join(WORK_TMP), store.around.pid);
         scratch.sweep(&super::may_be_alive)?;
         let view = View::of(store, dir, wanted)?;
@@ -54,7 +66,7 @@ impl Writer {
                 break;
             }
             for (found, visited) in
-                some.iter().zip(parallel::map(some, |found| view.visit(found, &written.0, Some(&scratch))))
+                some.iter().zip(parallel::map(some, |found| view.visit(found, &written, Some(&scratch))))
             {
                 let visited = match visited {
                     Ok(visited) => visited,
@@ -62,27 +74,27 @@ impl Writer {
                         outcome = Err(error);
                         continue;
                     }
-                    Err(error) => view.missed(found, &written.0, &error),
+                    Err(error) => view.missed(found, &written, &error),
                 };
                 named.extend(visited.ours.keys().cloned());
                 named.extend(visited.theirs);
-                written.0.extend(visited.ours);
+                written.extend(visited.ours);
                 done.steps.extend(visited.plan.steps);
                 done.held.extend(visited.plan.held);
             }
         }
         if !done.stopped && outcome.is_ok() && wanted.only.is_none() {
-            let (stale, theirs) = view.stale(&written.0, &named)?;
+            let (stale, theirs) = view.stale(&written, &named)?;
             for step in &stale.steps {
                 view.remove(&step.path)?;
             }
-            written.0.retain(|path, _| named.contains(path) || theirs.contains(path));
+            written.retain(|path, _| named.contains(path) || theirs.contains(path));
             done.steps.extend(stale.steps);
             done.held.extend(stale.held);
         }
         scratch.close();
         let synced = disk.sync_all(dir).context("sync", dir);
-        let bytes = crate::json::pretty(&written);
+        let bytes = crate::json::pretty(&Written::of(written));
         self.scratch().replace(&books.file, &bytes)?;
         outcome.and(synced).map(|()| done)
     }
@@ -91,20 +103,20 @@ impl Writer {
 impl Store {
     /// What [`Writer::export_elsewhere`] would do. Changes nothing.
     pub fn plan_elsewhere(&self, dir: &Path, wanted: &Wanted) -> Result<Plan> {
-        let written = Books::of(self, dir).read(self.disk())?;
+        let written = Books::of(self, dir).read(self.disk())?.known();
         let view = View::of(self, dir, wanted)?;
         let all: Vec<_> = view.wanted(wanted).collect();
         let mut plan = Plan { looked_at: all.len(), ..Plan::default() };
         let mut named = BTreeSet::new();
-        for (found, visited) in all.iter().zip(parallel::map(&all, |found| view.visit(found, &written.0, None))) {
-            let visited = visited.unwrap_or_else(|error| view.missed(found, &written.0, &error));
+        for (found, visited) in all.iter().zip(parallel::map(&all, |found| view.visit(found, &written, None))) {
+            let visited = visited.unwrap_or_else(|error| view.missed(found, &written, &error));
             named.extend(visited.ours.into_keys());
             named.extend(visited.theirs);
             plan.steps.extend(visited.plan.steps);
             plan.held.extend(visited.plan.held);
         }
         if wanted.only.is_none() {
-            let (stale, _) = view.stale(&written.0, &named)?;
+            let (stale, _) = view.stale(&written, &named)?;
             plan.steps.extend(stale.steps);
             plan.held.extend(stale.held);
         }

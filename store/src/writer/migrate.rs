@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use super::Writer;
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{entries, exists, kind, make_dirs, move_dir, remove_tree, unused};
+use crate::files::{entries, exists, kind, make_dirs, move_dir, remove_empty_dirs, remove_tree, unused};
 use crate::id::ConversationId;
 use crate::layout::{ARCHIVE, CONVERSATIONS, ManagedDir, Partition, StoreRoot, TRASH};
 use crate::lock::{Guard, LockDir, Wait, make_room_for_files};
 use crate::presence::StoragePresence;
-use crate::scan::is_absent;
 use crate::session::Mapping;
 
 /// What a migration did.
@@ -348,22 +347,5 @@ fn same_tree(disk: &dyn crate::disk::Disk, a: &Path, b: &Path) -> Result<bool> {
             Ok(true)
         }
         (Kind::File | Kind::Dir | Kind::Link | Kind::Other, _) => Ok(false),
-    }
-}
-
-/// Removes a directory tree as far as it holds nothing but directories.
-fn remove_empty_dirs(disk: &dyn crate::disk::Disk, dir: &Path) -> Result<()> {
-    let entries = match disk.list(dir) {
-        Ok(entries) => entries,
-        Err(error) if is_absent(&error) => return Ok(()),
-        Err(error) => return Err(error).context("list", dir),
-    };
-    for entry in entries.iter().filter(|entry| entry.kind == Kind::Dir) {
-        remove_empty_dirs(disk, &dir.join(&entry.name))?;
-    }
-    match disk.remove_dir(dir) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
-        Err(error) => Err(error).context("remove directory", dir),
     }
 }

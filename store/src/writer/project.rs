@@ -7,16 +7,19 @@ use super::operation::Operation;
 use crate::conversation::Conversation;
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_tree};
+use crate::files::{NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
 use crate::observe::{read_file, stat_file, unmanaged};
-use crate::own::is_exported;
+use crate::own::{has_nothing_new, has_scratch, is_exported};
 use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
 use crate::scan::Place;
+
+/// Every system takes paths of this length.
+const SHORT: usize = 1_000;
 
 /// How the managed files of copies in the workspace looked at one moment.
 pub(super) type Seen = BTreeMap<ConversationId, [Option<Stamp>; 3]>;
@@ -134,8 +137,12 @@ impl Operation<'_> {
     pub(super) fn put_in_place(&mut self) -> Result<()> {
         self.rearrange()?;
         let external = |found: &&Conversation| found.presence == StoragePresence::WorkspaceOnly;
-        let leftovers: Vec<_> = self.snapshot().all().filter(external).map(|found| found.id).collect();
-        leftovers.into_iter().try_for_each(|id| self.drop_leftover(id))
+        let depth = |found: &Conversation| found.dirs().work.map_or(0, |dir| dir.components().count());
+        let mut leftovers: Vec<_> =
+            self.snapshot().all().filter(external).map(|found| (depth(found), found.id)).collect();
+        // What lies in another goes first.
+        leftovers.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+        leftovers.into_iter().try_for_each(|(_, id)| self.drop_leftover(id))
     }
 
     /// Keeps what second copies of a conversation have of their own, before they go with the first.
@@ -230,6 +237,7 @@ impl Operation<'_> {
             make_dirs(disk, parent)?;
         }
         if let Some(scratch) = self.writer.work_scratch() {
+            remove_hollow(disk, target)?;
             scratch.place(target, &files)?;
         }
         let conversation = self.snapshot().find(id)?;
@@ -253,6 +261,9 @@ impl Operation<'_> {
     /// but nobody could look into it any more.
     pub(super) fn check_reach(&self, dir: &Path) -> Result<()> {
         let longest = managed(dir, ManagedFile::BaseConfig);
+        if longest.as_os_str().len() < SHORT {
+            return Ok(());
+        }
         exists(self.store().disk(), &longest).map(drop)
     }
 
@@ -262,6 +273,7 @@ impl Operation<'_> {
             let rest = place.dir.strip_prefix(from).unwrap_or(Path::new(""));
             self.check_reach(&to.join(rest))?;
         }
+        remove_hollow(self.store().disk(), to)?;
         if self.is_in_the_way(to)? {
             return Err(Error::Refused(format!("{} is in the way", to.display())));
         }
@@ -370,8 +382,10 @@ impl Operation<'_> {
                 return Ok(());
             }
         }
-        let children = crate::layout::children_dir(&work.dir);
-        if exists(disk, &children)? || !unmanaged(disk, &work.dir)?.is_empty() {
+        let (children, entry) = (crate::layout::children_dir(&work.dir), self.ledger().get(id));
+        // Not empty is a good reason to stay.
+        let _ = disk.remove_dir(&children);
+        if exists(disk, &children)? || has_scratch(disk, &work.dir)? || !has_nothing_new(disk, &work.dir, entry)? {
             return Ok(());
         }
         // Of several copies one may differ. And what went to the trash was not removed: this may be its last good copy.

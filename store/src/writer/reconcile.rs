@@ -1,7 +1,7 @@
 //! Brings the real files and the store in step: looks, plans, and carries the plan out a batch at a time. What was planned
 //! is looked at again under its lock, so that what somebody does meanwhile counts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::cover::whole;
 use super::migrate::AT_ONCE;
@@ -9,7 +9,7 @@ use super::operation::Operation;
 use super::{Guards, Writer};
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
-use crate::lock::{Guard, Wait, make_room_for_files};
+use crate::lock::{Guard, State, Wait, make_room_for_files};
 use crate::plan::{Deed, Direction, Ground, Held, Plan, Step, Wanted};
 use crate::sighting::{Roots, Sighting};
 
@@ -55,7 +55,7 @@ impl Writer {
         done.looked_at = looked.plan.looked_at;
         if looked.covered {
             self.set_form(wanted)?;
-            return self.reconcile_beneath(looked.plan, wanted, wait, done);
+            return self.reconcile_beneath(looked.plan, wait, done);
         }
         done.held = looked.plan.held;
         let planned = looked.plan.steps;
@@ -86,7 +86,7 @@ impl Writer {
         if done.stopped {
             return Ok(done);
         }
-        if wanted.direction != Direction::In && of > 0 {
+        if wanted.direction != Direction::In && !looked.todo.is_empty() {
             self.tidy_after()?;
         }
         self.stamp_again(&looked.unsure)?;
@@ -94,31 +94,47 @@ impl Writer {
         Ok(done)
     }
 
-    /// Copies out what has no copy yet. Locks are let go together, at the end: a filesystem is slow to make files where it
-    /// has just removed some.
-    fn copy_all(
+    /// Copies out what has no copy yet.
+    pub(super) fn copy_all(
         &self,
         copies: &[ConversationId],
         wait: &Wait<'_>,
         go_on: &mut dyn FnMut(usize) -> bool,
         done: &mut Reconciled,
     ) -> Result<()> {
-        let all = copies.iter().copied().collect();
-        let mut at = 0;
-        for lockable in copies.chunks(make_room_for_files(copies.len())) {
-            let guards = self.lock_or_tell(lockable, wait, done);
-            for some in lockable.chunks(COPIES_AT_ONCE) {
-                let copied = self.copy_some(some, &all, &guards, &mut |more| go_on(at + more))?;
-                done.steps.extend(copied.steps);
-                done.held.extend(copied.held);
-                done.stopped |= copied.stopped;
-                if done.stopped {
-                    return Ok(());
-                }
-                at += some.len();
-            }
+        if copies.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let (free, _guards) = self.free_of(copies, wait, done)?;
+        let all = free.iter().copied().collect();
+        let mut op = self.begin_for_files()?;
+        let mut at = 0;
+        for some in free.chunks(COPIES_AT_ONCE) {
+            let copied = op.copy_some(some, &all, &mut |more| go_on(at + more))?;
+            done.steps.extend(copied.steps);
+            done.held.extend(copied.held);
+            done.stopped |= copied.stopped;
+            if done.stopped {
+                break;
+            }
+            at += some.len();
+        }
+        op.finish()
+    }
+
+    /// Those that nobody holds, or whose holder lets us through; the locks of the latter.
+    fn free_of(
+        &self,
+        ids: &[ConversationId],
+        wait: &Wait<'_>,
+        done: &mut Reconciled,
+    ) -> Result<(Vec<ConversationId>, Guards)> {
+        let locks = self.store.locks().list()?;
+        let held: BTreeSet<_> = locks.iter().filter(|lock| lock.state == State::Held).map(|lock| lock.id).collect();
+        let wanted: Vec<_> = ids.iter().copied().filter(|id| held.contains(id)).collect();
+        let guards = self.lock_or_tell(&wanted, wait, done);
+        let free = ids.iter().copied().filter(|id| !held.contains(id) || guards.contains_key(id)).collect();
+        Ok((free, guards))
     }
 
     /// Lays the real files out differently from now on.
@@ -133,16 +149,10 @@ impl Writer {
     }
 
     /// Beneath a live mount nobody edits the real files: they follow the ledger, and go on being covered.
-    fn reconcile_beneath(
-        &self,
-        plan: Plan,
-        wanted: &Wanted,
-        wait: &Wait<'_>,
-        mut done: Reconciled,
-    ) -> Result<Reconciled> {
-        let of = |step: &Step| wanted.includes(step.id);
-        let kept = self.follow_all(&|id| wanted.includes(id), wait)?.kept;
-        done.steps = plan.steps.into_iter().filter(of).collect();
+    fn reconcile_beneath(&self, plan: Plan, wait: &Wait<'_>, mut done: Reconciled) -> Result<Reconciled> {
+        let ids: BTreeSet<_> = plan.steps.iter().map(|step| step.id).collect();
+        let kept = self.follow_all(&|id| ids.contains(&id), wait)?.kept;
+        done.steps = plan.steps;
         done.held = plan.held;
         done.busy = kept.into_iter().map(|reason| Held { id: None, reason }).collect();
         Ok(done)
@@ -230,7 +240,7 @@ impl Operation<'_> {
             return Ok(plan.steps);
         }
         match sighting.roots {
-            Roots::Leftover => self.drop_leftover(id)?,
+            Roots::Leftover | Roots::Inhabited => self.drop_leftover(id)?,
             Roots::Both | Roots::Store | Roots::Removed | Roots::Work => {
                 self.drop_hidden(id)?;
                 self.settle(guard)?;

@@ -9,8 +9,8 @@ use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::Guard;
 use crate::meta::{Meta, Parent};
-use crate::observe::{Flaw, Observed, UnitBytes, unmanaged};
-use crate::own::is_made;
+use crate::observe::{Flaw, Observed, UnitBytes, read_file, unmanaged};
+use crate::own::{came_back, is_exported, is_made};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, FileBase, ManagedFile, Root, Unit};
 use crate::scan::Place;
@@ -26,6 +26,7 @@ impl Operation<'_> {
         if conversation.store.is_none() {
             return self.import_whole(guard);
         }
+        self.heed_return(guard.id())?;
         self.show_put_back(guard.id())?;
         for unit in Unit::ALL {
             self.settle_unit(guard, unit)?;
@@ -55,15 +56,43 @@ impl Operation<'_> {
         self.keep_own(guard.id(), Root::Work, kept)
     }
 
+    /// A copy that was hidden and that somebody brought back, as git does with another branch, says which files of the
+    /// user's own are here. What it lacks stays hidden.
+    fn heed_return(&mut self, id: ConversationId) -> Result<()> {
+        let found = self.snapshot().find(id)?;
+        let (Some(store), Some(work)) = (found.dirs().store, found.dirs().work) else { return Ok(()) };
+        if found.intent != Projection::Projected || !came_back(self.ledger().get(id)) {
+            return Ok(());
+        }
+        let disk = self.store().disk();
+        let mut lacking = Vec::new();
+        for path in unmanaged(disk, store)?.into_iter().filter(|path| is_exported(path)) {
+            if !exists(disk, &work.join(&path))? {
+                lacking.extend(path.to_str().map(ToOwned::to_owned));
+            }
+        }
+        lacking.iter().for_each(|path| self.hide_file(id, path));
+        Ok(())
+    }
+
     /// What somebody meant by moving the copy becomes true in the store.
     fn heed_move(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
         let Some(moved) = self.snapshot().find(id)?.moved.clone() else { return Ok(()) };
+        if let Some(parent) = self.snapshot().circle(id) {
+            return Err(Error::circle(id, parent));
+        }
+        let path = self.store_file(guard, ManagedFile::Metadata)?;
+        let stored = read_file(self.store().disk(), &path)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
+        let mut parent = moved.parent;
+        if parent == Some(None) && stored.is_some_and(|meta| meta.parent() == Parent::Absent) {
+            // The file says nothing else, and stays as it is: another branch may have it so.
+            self.change_mirror(|mirror| mirror.forget_parent(id))?;
+            parent = None;
+        }
         let mut meta = self.read_meta(guard)?;
-        if let Some(parent) = moved.parent {
-            if let Some(parent) = parent {
-                self.check_cycle(id, parent)?;
-            }
+        let before = meta.clone();
+        if let Some(parent) = parent {
             meta.set_parent(parent.map_or(Parent::Root, Parent::Of));
         }
         if let Some(title) = &moved.title {
@@ -72,7 +101,9 @@ impl Operation<'_> {
         if let Some(partition) = moved.partition {
             meta.set_archived_at((partition == Partition::Archived).then(|| self.store().now()));
         }
-        self.write_meta(guard, meta.clone())?;
+        if meta != before {
+            self.write_meta(guard, meta.clone())?;
+        }
         if let Some(partition) = moved.partition {
             self.move_in_store(guard, partition, &id.dirname(meta.title()))?;
         }

@@ -7,7 +7,7 @@ use super::cover::whole;
 use super::migrate::AT_ONCE;
 use super::operation::Operation;
 use super::project::Seen;
-use super::{Guards, Writer};
+use super::{Guards, Reconciled, Writer};
 use crate::error::{Error, Result};
 use crate::files::{entries, gather};
 use crate::id::ConversationId;
@@ -66,12 +66,11 @@ impl Writer {
         for some in behind.chunks(AT_ONCE) {
             self.follow_some(some, wait, &mut done)?;
         }
-        let all = copies.iter().copied().collect();
-        for some in copies.chunks(AT_ONCE) {
-            let guards = self.lock_some(some, wait, &mut done);
-            let copied = self.copy_some(some, &all, &guards, &mut |_| true)?;
-            done.written += copied.steps.len();
-            done.kept.extend(copied.held.into_iter().map(|held| held.reason));
+        if !copies.is_empty() {
+            let mut told = Reconciled::default();
+            self.copy_all(&copies, wait, &mut |_| true, &mut told)?;
+            done.written += told.steps.len();
+            done.kept.extend(told.held.into_iter().chain(told.busy).map(|held| held.reason));
         }
         self.stamp_again(&looked.unsure)?;
         if !behind.is_empty() || !copies.is_empty() {

@@ -137,6 +137,37 @@ fn what_is_removed_is_hidden_here_and_nothing_else() {
     m.check_store();
 }
 
+/// Removes a tree one thing at a time, for much longer than any other burst of changes is waited for.
+const SLOWLY: &str = r#"
+import os, select, sys
+for path, dirs, files in os.walk(sys.argv[1], topdown=False):
+    # What would be brought back goes first.
+    for name in sorted(files, reverse=True):
+        os.unlink(os.path.join(path, name))
+        select.select([], [], [], 0.1)
+    for name in dirs:
+        os.rmdir(os.path.join(path, name))
+os.rmdir(sys.argv[1])
+"#;
+
+#[test]
+fn whoever_removes_slowly_is_not_in_its_way() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let m = Mirrored::new();
+    m.sh("for number in $(seq 9); do echo note > \"$A/$number.md\"; done");
+    m.refresh();
+    let before = m.store();
+    fs::write(m.workspace().env().root().join("tmp/slowly.py"), SLOWLY).expect("written");
+    m.sh("python3 \"$T/slowly.py\" \"$A\"");
+    m.soon("hidden", || m.says(ids::A, "presence") == "local");
+    m.refresh();
+    assert_eq!((place(&m, ids::A), place(&m, ids::C)), (None, None));
+    assert_eq!(m.store(), before);
+    m.check_store();
+}
+
 #[test]
 fn the_whole_directory_is_removed_and_comes_back() {
     for remove in ["rm -r \"$M\"", "mv \"$M\" \"$T/aside\""] {

@@ -127,6 +127,56 @@ fn a_dead_one_is_noticed_and_the_next_catches_up() {
     m.check_store();
 }
 
+/// It dies while it brings things in step, sooner or later after they changed.
+#[test]
+fn whenever_it_dies_the_next_catches_up() {
+    let m = Mirrored::new();
+    for round in 0..12_u32 {
+        let text = format!("Round {round}");
+        m.sh(&format!(
+            "sed -i 's/\"content\": \"[^\"]*\"/\"content\": \"{text}\"/' \"$D/events.json\"
+             sed -i 's/\"title\": \"[^\"]*\"/\"title\": \"{text}\"/' */conversations/17528842001-*/metadata.json
+             mkdir -p \"$D/notes\"; echo {round} > \"$D/notes/{round}\""
+        ));
+        let file = m.stored(ids::C).join("notes.md");
+        fs::write(&file, &text).expect("written");
+        let stored = || m.value(ids::B, "metadata.json")["title"] == text;
+        match round % 3 {
+            0 => {}
+            1 => m.soon("a part of it", stored),
+            _ => m.refresh(),
+        }
+        m.crash();
+        m.begin(&[]);
+        assert!(stored(), "round {round}");
+        let dir = place(&m, ids::B).expect("it is there");
+        assert!(dir.ends_with(format!("17528842001-round-{round}")), "{}", dir.display());
+        let notes = place(&m, ids::C).expect("it is there").join("notes.md");
+        assert_eq!(fs::read_to_string(m.point().join(notes)).expect("read"), text);
+        let real = |name: &str| fs::read(m.point().join("17528862001-weekend-plans").join(name)).expect("read");
+        for name in ["events.json", "metadata.json"] {
+            assert_eq!(m.text(ids::D, name).as_bytes(), real(name), "{name} in round {round}");
+        }
+        assert_eq!(m.text(ids::D, &format!("notes/{round}")), format!("{round}\n"));
+    }
+    assert_eq!(m.status("conflicts"), [] as [Value; 0], "nobody else was there");
+    // The dead leave their locks behind, which keep nobody.
+    m.jp(&["lock", "clear"]);
+    m.check_store();
+}
+
+#[test]
+fn in_the_foreground() {
+    let m = Mirrored::not_yet();
+    let running = m.start("exec jp mount --mirror --foreground");
+    wait_for("a mirror", LIMIT, || m.status("mounts").first().is_some_and(|mount| !mount["resting"].is_null()));
+    assert_eq!(m.daemon().and_then(|pid| u32::try_from(pid).ok()), Some(running.pid()));
+    m.sh("sed -i 's/Weekend/Later/' \"$D/metadata.json\"");
+    running.signal(Signal::SIGINT);
+    running.finish().ok();
+    assert_eq!(m.value(ids::D, "metadata.json")["title"], "Later plans");
+}
+
 /// A project that is gone says nothing about its conversations.
 #[test]
 fn it_ends_with_its_workspace() {

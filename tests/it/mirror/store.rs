@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use jp_tests::{LIMIT, Mirrored, have, ids, skip, wait_for};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::{place, real, real_meta};
@@ -60,7 +61,62 @@ fn another_worktree_is_heard_of() {
     assert_eq!(m.status("mounts").len(), 1);
     m.sh_in_step("rm -r \"$A\"");
     assert!(place(&feature, ids::A).is_some(), "hidden there is not hidden here");
+    // Neither keeps the other busy.
+    let counts = [m.rest(), feature.rest()];
+    feature.refresh();
+    assert_eq!([m.rest(), feature.rest()], [counts[0], counts[1] + 1]);
     feature.end(&[]);
+    m.check_store();
+}
+
+#[test]
+fn what_another_worktree_removes_stays_removed() {
+    let m = Mirrored::not_yet();
+    m.sh("echo note > \"$D/notes.md\"; mkdir \"$C/docs\"; echo doc > \"$C/docs/x\"");
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+    let feature = m.worktree("feature");
+    m.begin(&[]);
+    feature.begin(&[]);
+    m.jp(&["c", "rm", "--yes", &format!("jp-c{}", ids::D)]).ok();
+    m.jp(&["c", "rm", "--yes", "--cascade", &format!("jp-c{}", ids::A)]).ok();
+    for _ in 0..2 {
+        feature.refresh();
+        m.refresh();
+    }
+    for id in [ids::A, ids::B, ids::C, ids::D] {
+        assert_eq!((m.find_stored(id), place(&m, id), place(&feature, id)), (None, None, None), "{id}");
+    }
+    m.check_store();
+}
+
+#[test]
+fn what_another_worktree_removes_while_it_is_edited_here_comes_back() {
+    let m = Mirrored::not_yet();
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+    let feature = m.worktree("feature");
+    feature.begin(&[]);
+    feature.end(&[]);
+    feature.sh("sed -i 's/Question 0/Not yet/' \"$C/events.json\"");
+    m.jp(&["c", "rm", "--yes", "--cascade", &format!("jp-c{}", ids::A)]).ok();
+    assert_eq!(m.find_stored(ids::C), None);
+    feature.begin(&[]);
+    feature.soon("what was edited", || m.find_stored(ids::C).is_some());
+    assert!(m.text(ids::C, "events.json").contains("Not yet"));
+    feature.rest();
+    m.check_store();
+}
+
+#[test]
+fn what_another_worktree_promotes_stays() {
+    let m = Mirrored::not_yet();
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+    let feature = m.worktree("feature");
+    feature.begin(&[]);
+    m.jp(&["c", "rm", "--yes", "--promote", &format!("jp-c{}", ids::B)]).ok();
+    feature.refresh();
+    let beneath = "17528832001-refactor-error-handling/conversations/17528852001-third-thoughts";
+    assert_eq!(place(&feature, ids::C).expect("it is there").to_str(), Some(beneath));
+    assert_eq!((m.find_stored(ids::B), place(&feature, ids::B)), (None, None));
     m.check_store();
 }
 
@@ -140,6 +196,27 @@ fn where_watches_run_out_it_looks_every_second() {
         m.end(&[]);
         m.check_store();
     }
+}
+
+#[test]
+fn where_the_system_loses_track_everything_is_looked_at() {
+    let m = Mirrored::new();
+    let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("read");
+    let most: usize = most.trim().parse().expect("a number");
+    if most > 50_000 {
+        return skip("this system keeps track of very many changes");
+    }
+    m.signal(Signal::SIGSTOP);
+    m.sh(&format!("for number in $(seq {most}); do : > \"$D/$number.tmp\"; done"));
+    // Nobody hears of these.
+    m.sh("mkdir -p \"$C/late/deep\"; sed -i 's/Question 0/Question zero/' \"$C/events.json\"");
+    m.signal(Signal::SIGCONT);
+    m.soon("an edit", || m.text(ids::C, "events.json").contains("Question zero"));
+    m.rest();
+    m.sh("echo x > \"$C/late/deep/x\"");
+    m.soon("a file in a directory nobody heard of", || m.stored(ids::C).join("late/deep/x").is_file());
+    assert_eq!(m.status("mounts")[0]["staleness"], "watching");
+    assert!(m.log().contains("lost track"), "{}", m.log());
 }
 
 #[test]

@@ -46,7 +46,7 @@ const INSTEAD: &[(&str, Scenario)] = &[
 ];
 
 /// Scenarios that ask in the midst of it whether files are real.
-const IN_PART: &[&str] = &["moved_to_the_archive_and_back", "real_files_follow"];
+const IN_PART: &[&str] = &["moved_to_the_archive_and_back", "hidden_and_made_again", "real_files_follow"];
 
 /// What takes the place of a scenario, if something does.
 pub(super) fn of(name: &str) -> Option<Scenario> {
@@ -129,7 +129,9 @@ fn overtaken_is_kept(world: &mut World) {
     let mine = events("mine");
     world.driver.write(&path, &mine[..mine.len() - 3]).expect("begun");
     let theirs = events("theirs");
-    fs::write(world.stored(D).join("events.json"), &theirs).expect("written beside it");
+    let beside = world.stored(D).join("events.json");
+    fs::write(&beside, &theirs).expect("written beside it");
+    jp_tests::set_mtime(&beside, BEFORE + 1);
     world.driver.look();
     world.driver.append(&path, &mine[mine.len() - 3..]).expect("finished");
     assert_eq!(world.bytes(D, "events.json"), mine, "the later save counts");
@@ -229,7 +231,15 @@ fn managed_file_unlinked(world: &mut World) {
     world.driver.write(&path, b"[ half").expect("held");
     world.driver.unlink(&path).expect("removed");
     world.shows(&path, &before[Path::new("17528862001-dora/events.json")]);
-    assert_eq!((world.store(), world.drafts().len()), (before, 0));
+    assert_eq!((world.store(), world.drafts().len()), (before.clone(), 0));
+    // All of them come back, too, as long as their directory is there: whoever means the conversation removes that.
+    let dir = world.workspace.storage().join("conversations").join(D_PATH);
+    for name in ["base_config.json", "events.json", "metadata.json"] {
+        fs::remove_file(dir.join(name)).expect("removed");
+    }
+    world.driver.look();
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json"]);
+    assert_eq!(world.store(), before);
 }
 
 fn rmdir_rules(world: &mut World) {
@@ -273,11 +283,10 @@ fn shown_beside(world: &mut World) {
     fs::remove_dir_all(world.stored(O)).expect("removed");
     world.driver.look();
     world.gone(O_PATH);
-    // A copy that has files of its own may be the last one there is.
+    // What others still hang beneath was not removed by anybody who meant it, and what was edited is not lost with it.
     fs::remove_dir_all(world.stored(D)).expect("removed");
     world.driver.look();
-    world.shows(&join(D_PATH, "new.md"), b"new");
-    assert_eq!(world.find_stored(O), None);
+    assert_eq!((world.bytes(D, "new.md"), world.find_stored(O)), (b"new".to_vec(), None));
 }
 
 fn known_is_shown_again(world: &mut World) {

@@ -173,7 +173,12 @@ pub(super) fn hidden_and_made_again(world: &mut World) {
     world.driver.remove_all(&join(B_PATH, "dir")).expect("hidden");
     world.driver.write(&join(B_PATH, "dir"), b"a file now").expect("written");
     world.shows(&join(B_PATH, "dir"), b"a file now");
-    assert_eq!((world.bytes(B, "dir"), world.kept(B)), (b"a file now".to_vec(), vec![b"A".to_vec(), b"b".to_vec()]));
+    let mut kept = vec![b"A".to_vec(), b"b".to_vec()];
+    if world.is_mirror("hidden_and_made_again") {
+        // What was hidden and then written anew was kept as well.
+        kept.splice(0..0, [b"a note\n".to_vec(), b"a".to_vec()]);
+    }
+    assert_eq!((world.bytes(B, "dir"), world.kept(B)), (b"a file now".to_vec(), kept));
     world.driver.unlink(&join(B_PATH, "dir")).expect("hidden");
     world.driver.mkdir(&join(B_PATH, "dir")).expect("made");
     assert_eq!(world.driver.stat(&join(B_PATH, "dir")).map(|stat| stat.kind), Ok(Kind::Dir));
