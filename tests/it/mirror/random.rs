@@ -12,7 +12,7 @@ use jp_tests::driver::{Driver as _, Mirror};
 use jp_tests::{Place, Random, Sample, TestEnv, Workspace, contents, pretty, setting};
 use serde_json::{Value, json};
 
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 12;
 const STEPS: usize = 40;
 const FIRST: u64 = 17_528_832_001;
 const COUNT: u64 = 6;
@@ -25,6 +25,8 @@ struct Bench {
     random: Random,
     /// Bytes that somebody saved, by what they are; each is there only once.
     saved: BTreeMap<String, Vec<u8>>,
+    /// What was removed since anybody looked.
+    removed: BTreeMap<PathBuf, Vec<u8>>,
     number: u64,
 }
 
@@ -39,7 +41,14 @@ impl Bench {
             sample.write(&workspace, if n == 4 { Place::User } else { Place::Both });
         }
         let mirror = Mirror::new(&workspace);
-        Self { workspace, mirror, random: Random::new(seed), saved: BTreeMap::new(), number: 0 }
+        Self {
+            workspace,
+            mirror,
+            random: Random::new(seed),
+            saved: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            number: 0,
+        }
     }
 
     fn work(&self) -> PathBuf {
@@ -80,7 +89,7 @@ impl Bench {
     }
 
     fn save(&mut self, path: &Path, what: &str, bytes: Vec<u8>) {
-        let before = fs::read(path).ok();
+        let before = fs::read(path).ok().or_else(|| self.removed.remove(path));
         fs::create_dir_all(path.parent().expect("a file is in a directory")).expect("made");
         if fs::write(path, &bytes).is_ok() {
             // Whoever writes over something means it.
@@ -121,10 +130,13 @@ impl Bench {
                 let name = OWN[self.random.below(3) as usize];
                 // What is removed from the store by hand is gone if nobody else has it, and nobody's fault.
                 let file = self.pick(&work).map(|dir| dir.join(name));
-                if let Some(file) = file.filter(|file| fs::remove_file(file).is_ok()) {
-                    return format!("removed {}", file.display());
-                }
-                "nothing to remove".to_owned()
+                let Some((file, bytes)) = file.and_then(|file| Some((file.clone(), fs::read(file).ok()?))) else {
+                    return "nothing to remove".to_owned();
+                };
+                fs::remove_file(&file).expect("removed");
+                let told = format!("removed {}", file.display());
+                self.removed.insert(file, bytes);
+                told
             }
             7 => {
                 let (Some(from), Some(to)) = (self.pick(&work), self.pick(&work)) else { return "nowhere".to_owned() };
@@ -157,6 +169,7 @@ impl Bench {
     }
 
     fn check(&mut self) {
+        self.removed.clear();
         self.mirror.look();
         let done = self.mirror.last().clone();
         assert!(done.busy.is_empty(), "nobody holds anything: {done:#?}");
