@@ -144,10 +144,10 @@ impl Snapshot {
             let wanted = At { beneath: above, name: found.id.dirname(found.title()), partition: found.partition };
             moves.extend(Moved::of(found.id, &left, &now, &wanted).map(|moved| (found.id, moved)));
         }
-        let mut reparented = Vec::new();
+        let mut moved_from = Vec::new();
         for (id, moved) in moves {
             let Some(found) = self.conversations.get_mut(&id) else { continue };
-            reparented.push((id, found.parent));
+            moved_from.push(found.clone());
             found.parent = moved.parent.unwrap_or(found.parent);
             found.partition = moved.partition.unwrap_or(found.partition);
             if let (Some(meta), Some(title)) = (&mut found.meta, &moved.title) {
@@ -155,12 +155,12 @@ impl Snapshot {
             }
             found.moved = Some(moved);
         }
-        for (id, before) in reparented {
+        for before in moved_from {
             // What would close a circle is not done, and not shown as if it were.
-            if self.circle(id).is_some()
-                && let Some(found) = self.conversations.get_mut(&id)
+            if self.circle(before.id).is_some()
+                && let Some(found) = self.conversations.get_mut(&before.id)
             {
-                found.parent = before;
+                *found = Conversation { moved: found.moved.take(), ..before };
             }
         }
     }

@@ -79,6 +79,9 @@ impl Operation<'_> {
     fn heed_move(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
         let Some(moved) = self.snapshot().find(id)?.moved.clone() else { return Ok(()) };
+        if let Some(parent) = self.snapshot().circle(id) {
+            return Err(Error::circle(id, parent));
+        }
         let path = self.store_file(guard, ManagedFile::Metadata)?;
         let stored = read_file(self.store().disk(), &path)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
         let mut parent = moved.parent;
@@ -90,9 +93,6 @@ impl Operation<'_> {
         let mut meta = self.read_meta(guard)?;
         let before = meta.clone();
         if let Some(parent) = parent {
-            if let Some(parent) = parent {
-                self.check_cycle(id, parent)?;
-            }
             meta.set_parent(parent.map_or(Parent::Root, Parent::Of));
         }
         if let Some(title) = &moved.title {
