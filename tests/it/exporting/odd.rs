@@ -74,7 +74,7 @@ fn one_within_its_own_child() {
     for (id, parent) in [(&b, &a), (&c, &b)] {
         assert_eq!(says(&w, id, "parent"), parent.as_str());
     }
-    assert!(stored(&w, &a).get("parent_id").is_none_or(|parent| parent.is_null()));
+    assert!(stored(&w, &a).get("parent_id").is_none_or(Value::is_null));
 }
 
 #[test]
