@@ -282,8 +282,12 @@ impl Snapshot {
 
     /// A directory of a root has moved, with everything beneath it.
     pub(crate) fn moved(&mut self, root: Root, from: &Path, to: &Path) {
+        let start = from.as_os_str().as_encoded_bytes();
         let follow = |dir: &mut PathBuf| {
-            if let Ok(rest) = dir.strip_prefix(from) {
+            // Nearly all lie elsewhere, and bytes tell that sooner than components.
+            if dir.as_os_str().as_encoded_bytes().starts_with(start)
+                && let Ok(rest) = dir.strip_prefix(from)
+            {
                 *dir = if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) };
             }
         };

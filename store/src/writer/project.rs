@@ -20,6 +20,8 @@ use crate::scan::Place;
 
 /// Every system takes paths of this length.
 const SHORT: usize = 1_000;
+/// More than the longest name of a managed file.
+const NAME: usize = 32;
 
 /// How the managed files of copies in the workspace looked at one moment.
 pub(super) type Seen = BTreeMap<ConversationId, [Option<Stamp>; 3]>;
@@ -268,10 +270,14 @@ impl Operation<'_> {
     }
 
     fn move_in_work(&mut self, id: ConversationId, from: &Path, to: &Path) -> Result<()> {
-        let works = self.snapshot().all().filter_map(|conversation| conversation.work.as_ref());
-        for place in works.filter(|place| place.dir.starts_with(from)) {
-            let rest = place.dir.strip_prefix(from).unwrap_or(Path::new(""));
-            self.check_reach(&to.join(rest))?;
+        let works = || self.snapshot().all().filter_map(|conversation| conversation.work.as_ref());
+        let longest = works().map(|place| place.dir.as_os_str().len()).max().unwrap_or(0);
+        let grows = to.as_os_str().len().saturating_sub(from.as_os_str().len());
+        if longest + grows + NAME >= SHORT {
+            for place in works().filter(|place| place.dir.starts_with(from)) {
+                let rest = place.dir.strip_prefix(from).unwrap_or(Path::new(""));
+                self.check_reach(&to.join(rest))?;
+            }
         }
         remove_hollow(self.store().disk(), to)?;
         if self.is_in_the_way(to)? {

@@ -1,7 +1,7 @@
 //! Brings the real files and the store in step: looks, plans, and carries the plan out a batch at a time. What was planned
 //! is looked at again under its lock, so that what somebody does meanwhile counts.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::cover::whole;
 use super::migrate::AT_ONCE;
@@ -58,13 +58,13 @@ impl Writer {
             return self.reconcile_beneath(looked.plan, wanted, wait, done);
         }
         done.held = looked.plan.held;
-        let planned = looked.plan.steps;
+        let planned = by_id(looked.plan.steps);
         let of = looked.todo.len() + looked.copies.len();
         let mut at = 0;
         if wanted.form.is_some() {
             // Where a copy was moved to tells what that means only while the others lie as they were left.
             let by_hand: HashSet<_> =
-                planned.iter().filter(|step| step.deed.is_by_place()).map(|step| step.id).collect();
+                planned.values().flatten().filter(|step| step.deed.is_by_place()).map(|step| step.id).collect();
             let (moved, rest) = looked.todo.into_iter().partition(|id| by_hand.contains(id));
             looked.todo = rest;
             let moved: Vec<_> = moved;
@@ -189,7 +189,7 @@ impl Writer {
         &self,
         ids: &[ConversationId],
         wanted: &Wanted,
-        planned: &[Step],
+        planned: &Planned,
         wait: &Wait<'_>,
         done: &mut Reconciled,
     ) -> Result<()> {
@@ -280,12 +280,25 @@ impl Operation<'_> {
     }
 }
 
+/// Steps by the conversation they are about.
+type Planned = BTreeMap<ConversationId, Vec<Step>>;
+
+fn by_id(steps: Vec<Step>) -> Planned {
+    let mut planned = Planned::new();
+    for step in steps {
+        planned.entry(step.id).or_default().push(step);
+    }
+    planned
+}
+
 /// What was done in the words of the plan, if it is what was planned: a parent that has moved meanwhile gives its children
 /// other paths, and nothing else.
-fn as_planned(planned: &[Step], id: ConversationId, done: Vec<Step>) -> Vec<Step> {
-    let planned: Vec<_> = planned.iter().filter(|step| step.id == id).cloned().collect();
+fn as_planned(planned: &Planned, id: ConversationId, done: Vec<Step>) -> Vec<Step> {
     let same = |(a, b): (&Step, &Step)| std::mem::discriminant(&a.deed) == std::mem::discriminant(&b.deed);
-    if planned.len() == done.len() && planned.iter().zip(&done).all(same) { planned } else { done }
+    match planned.get(&id) {
+        Some(planned) if planned.len() == done.len() && planned.iter().zip(&done).all(same) => planned.clone(),
+        Some(_) | None => done,
+    }
 }
 
 /// Whether what went wrong would go wrong with every other conversation too.
