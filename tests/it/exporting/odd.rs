@@ -214,3 +214,36 @@ fn a_copy_of_what_was_edited_goes_once_it_is_safe() {
     assert_eq!(fs::read(store_file(&w, &a, "events.json")).expect("it is durable"), b"[ ]");
     assert_eq!(in_work(&w, &a), Some(original));
 }
+
+#[test]
+fn a_copy_from_before_is_not_taken_for_news() {
+    let w = memory();
+    let a = new(&w, "One", &[]);
+    jp(&w, &["export"]);
+    let original = in_work(&w, &a).expect("it is shown");
+    let second = original.with_file_name(format!("{}-AAA", digits(&a)));
+    copy(&original, &second);
+    fs::write(second.join("mine"), "Mine.").expect("a new file");
+    super::edit_store(&w, &a, "events.json", "[", "[ ");
+    w.jp(&["export"]).fails_with(1).says("a second copy beside");
+    let news = fs::read(store_file(&w, &a, "events.json")).expect("a file");
+    as_planned(&w, 1, &["export", "--layout", "flat"]);
+    assert_eq!(fs::read(store_file(&w, &a, "events.json")).expect("a file"), news);
+    assert_eq!(fs::read(original.join("events.json")).expect("a file"), news);
+}
+
+#[test]
+fn one_file_that_came_back_alone() {
+    let w = memory();
+    let a = new(&w, "One", &[]);
+    jp(&w, &["export"]);
+    let (dir, before) = (in_work(&w, &a).expect("it is shown"), contents(&w.silo().join("conversations")));
+    let events = fs::read(dir.join("events.json")).expect("a file");
+    fs::remove_dir_all(&dir).expect("it can be removed");
+    jp(&w, &["export"]);
+    fs::create_dir(&dir).expect("a new directory");
+    fs::write(dir.join("events.json"), events).expect("a new file");
+    jp(&w, &["export"]);
+    assert_eq!(contents(&w.silo().join("conversations")), before, "what it lacks is not removed");
+    assert_eq!(contents(&dir).len(), 3, "the others come back");
+}
