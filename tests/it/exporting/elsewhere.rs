@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jp_tests::{Shot, TestEnv, Workspace, contents};
 
@@ -19,7 +19,7 @@ fn written() -> (Workspace, [String; 3], PathBuf) {
     (w, all, dir)
 }
 
-fn text(dir: &PathBuf) -> &str {
+fn text(dir: &Path) -> &str {
     dir.to_str().expect("UTF-8")
 }
 

@@ -74,7 +74,7 @@ fn one_within_its_own_child() {
     for (id, parent) in [(&b, &a), (&c, &b)] {
         assert_eq!(says(&w, id, "parent"), parent.as_str());
     }
-    assert!(stored(&w, &a).get("parent_id").is_none_or(|parent| parent.is_null()));
+    assert!(stored(&w, &a).get("parent_id").is_none_or(Value::is_null));
 }
 
 #[test]
@@ -246,4 +246,25 @@ fn one_file_that_came_back_alone() {
     jp(&w, &["export"]);
     assert_eq!(contents(&w.silo().join("conversations")), before, "what it lacks is not removed");
     assert_eq!(contents(&dir).len(), 3, "the others come back");
+}
+
+#[test]
+fn names_change_in_another_worktree_meanwhile() {
+    let w = memory();
+    let [_, b, _] = family(&w);
+    let other = w.env().init_workspace("other", "otvo8");
+    std::thread::scope(|scope| {
+        let retitled = scope.spawn(|| {
+            for round in 0..60 {
+                jp(&other, &["c", "edit", "--title", &format!("Round {round}"), &b]);
+            }
+        });
+        while !retitled.is_finished() {
+            // Somebody may be at it for longer than anybody waits, but what moves is never taken for damaged.
+            let told = w.jp(&["export"]);
+            assert!(matches!(told.code, 0 | 3), "{}", told.told());
+        }
+    });
+    jp(&w, &["export"]);
+    assert_eq!(says(&w, &b, "title"), "Round 59");
 }
