@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use jp_tests::{Output, TestEnv, Workspace, contents};
+use jp_tests::{Mounted, Output, TestEnv, User, Workspace, contents};
 
 use serde_json::{Value, json};
 
@@ -267,4 +267,15 @@ fn names_change_in_another_worktree_meanwhile() {
     });
     jp(&w, &["export"]);
     assert_eq!(says(&w, &b, "title"), "Round 59");
+}
+
+#[test]
+fn a_hidden_file_that_was_put_back() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    m.sh("cp \"$D/base_config.json\" \"$P/kept\" && rm \"$D/base_config.json\"");
+    m.end(&[]);
+    m.script("cd \"$M\" && test ! -e \"$D/base_config.json\" && cp \"$P/kept\" \"$D/base_config.json\"").ok();
+    as_planned(m.workspace(), 0, &["export"]);
+    m.script("cmp \"$P/kept\" \"$M/$D/base_config.json\"").ok();
+    m.check_store();
 }
