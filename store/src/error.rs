@@ -78,6 +78,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether something was not there that had just been seen.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if crate::scan::is_absent(source))
+    }
+
     /// Refuses to hang a conversation beneath this one.
     pub(crate) fn circle(id: ConversationId, parent: ConversationId) -> Self {
         Self::Refused(format!("{id} cannot be beneath {parent}, which is {id} itself or beneath it"))

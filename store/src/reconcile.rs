@@ -235,7 +235,8 @@ pub fn side(mine: &Digests, other: &Digests, base: Option<&Digests>) -> Side {
         let before = base.and_then(|base| base.get(i).copied().flatten());
         match base {
             Some(_) => *digest != before && *digest != elsewhere,
-            None => *digest != elsewhere,
+            // What is not there is nothing of its own.
+            None => digest.is_some() && *digest != elsewhere,
         }
     });
     if own { Side::Changed } else { Side::Same }

@@ -202,7 +202,10 @@ impl Sighting {
         };
         for file in ManagedFile::ALL.into_iter().filter(|file| hides(entry, Path::new(file.name()))) {
             if let Some(there) = UnitBytes::read_one(disk, work, file)? {
-                let as_left = base.is_some_and(|base| base.file(file).digest == Some(there));
+                // What was gone when it was last looked at was put back by somebody.
+                let left =
+                    base.map(|base| base.file(file)).filter(|left| snapshot.ledger.covered || left.work.is_some());
+                let as_left = left.is_some_and(|left| left.digest == Some(there));
                 sighting.hidden.push((file, as_left));
             }
         }

@@ -164,7 +164,18 @@ impl Store {
         self.look(wanted).map(|looked| looked.plan)
     }
 
+    /// Looks without a lock: what is renamed by somebody meanwhile is looked for again.
     pub(crate) fn look(&self, wanted: &Wanted) -> Result<Looked> {
+        for _ in 1..PATIENCE {
+            match self.look_once(wanted) {
+                Err(error) if error.is_absence() => {}
+                looked => return looked,
+            }
+        }
+        self.look_once(wanted)
+    }
+
+    fn look_once(&self, wanted: &Wanted) -> Result<Looked> {
         let ledger = self.read_ledger()?;
         let sight = match (self.layout.covered, ledger.covered) {
             (true, _) => Sight::Covered,

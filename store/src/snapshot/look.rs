@@ -20,7 +20,7 @@ use crate::parallel;
 use crate::plan::Nesting;
 use crate::presence::{Facts, Projection, StoragePresence, covered, intent, presence};
 use crate::problem::{Problem, What};
-use crate::reconcile::{ManagedFile, Root};
+use crate::reconcile::{Base, ManagedFile, Root};
 use crate::scan::{Depth, Place, Scan};
 
 /// How often to look again when directories move under our eyes.
@@ -223,7 +223,9 @@ impl Snapshot {
             let some: Vec<_> = in_place.iter().map(|&index| places[index].clone()).collect();
             in_use(disk, &some).map(|index| in_place[index]).or_else(|| in_use(disk, &places))
         };
-        let chosen = where_left.or_else(newest)?;
+        let base = self.ledger.get(id).and_then(|entry| entry.base.as_ref()).filter(|_| root == Root::Work);
+        let known = base.and_then(|base| most_known(disk, &places, base));
+        let chosen = where_left.or(known).or_else(newest)?;
         let chosen = places.swap_remove(chosen);
         for other in places {
             self.problems.push(Problem { id: Some(id), path: other.dir.clone(), what: What::Duplicate });
@@ -395,4 +397,15 @@ fn in_use(disk: &dyn Disk, places: &[Place]) -> Option<usize> {
             rivals.rev().max_by_key(|(_, place)| newest(place)).map(|(index, _)| index)
         }
     }
+}
+
+/// Which of several copies has most of the very files that are remembered: a copy of a copy has none of them.
+fn most_known(disk: &dyn Disk, places: &[Place], base: &Base) -> Option<usize> {
+    let is_known = |place: &Place, file: ManagedFile| {
+        let now = stat_file(disk, &managed(&place.dir, file)).ok().flatten();
+        now.is_some_and(|now| base.file(file).work.is_some_and(|then| then.ino == now.ino))
+    };
+    let known = |place: &Place| ManagedFile::ALL.into_iter().filter(|&file| is_known(place, file)).count();
+    let counted = places.iter().map(known).enumerate().filter(|&(_, count)| count > 0);
+    counted.max_by_key(|&(_, count)| count).map(|(index, _)| index)
 }

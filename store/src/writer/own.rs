@@ -214,6 +214,11 @@ impl Operation<'_> {
         let disk = self.store().disk();
         let read = |dir: &Path| read_file(disk, &dir.join(file.name()));
         let digest = |bytes: &[u8]| Some(Digest::of(bytes));
+        let gone = self.snapshot().base(id).is_some_and(|base| base.file(file).work.is_none());
+        if gone && !self.ledger().covered {
+            // Somebody put it back.
+            return Ok(false);
+        }
         let there = read(work)?.and_then(|contents| digest(&contents.bytes));
         let base = self.snapshot().base(id).and_then(|base| base.file(file).digest);
         if base.is_some() && there == base {

@@ -355,6 +355,10 @@ impl Operation<'_> {
         for file in ManagedFile::ALL {
             let paths = [managed(store, file), managed(work, file)];
             let stamps = (stat_file(disk, &paths[0])?, stat_file(disk, &paths[1])?);
+            if stamps.1.is_none() && self.is_hidden(id, Path::new(file.name())) {
+                base.file_mut(file).work = None;
+                continue;
+            }
             let known = before.is_some_and(|before| {
                 let remembered = before.file(file);
                 is_conclusive(remembered.store, stamps.0, before.taken)

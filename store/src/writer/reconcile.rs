@@ -224,7 +224,11 @@ impl Writer {
         }
         let mut op = self.begin_for_files()?;
         for &id in ids {
-            op.stamp_if_alike(id)?;
+            match op.stamp_if_alike(id) {
+                // Somebody renamed it just now, and nothing is to be remembered of it.
+                Err(error) if error.is_absence() => {}
+                stamped => stamped?,
+            }
         }
         op.finish()
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use jp_tests::{Output, TestEnv, Workspace, contents};
+use jp_tests::{Mounted, Output, TestEnv, User, Workspace, contents};
 
 use serde_json::{Value, json};
 
@@ -213,4 +213,69 @@ fn a_copy_of_what_was_edited_goes_once_it_is_safe() {
     as_planned(&w, 0, &["export"]);
     assert_eq!(fs::read(store_file(&w, &a, "events.json")).expect("it is durable"), b"[ ]");
     assert_eq!(in_work(&w, &a), Some(original));
+}
+
+#[test]
+fn a_copy_from_before_is_not_taken_for_news() {
+    let w = memory();
+    let a = new(&w, "One", &[]);
+    jp(&w, &["export"]);
+    let original = in_work(&w, &a).expect("it is shown");
+    let second = original.with_file_name(format!("{}-AAA", digits(&a)));
+    copy(&original, &second);
+    fs::write(second.join("mine"), "Mine.").expect("a new file");
+    super::edit_store(&w, &a, "events.json", "[", "[ ");
+    w.jp(&["export"]).fails_with(1).says("a second copy beside");
+    let news = fs::read(store_file(&w, &a, "events.json")).expect("a file");
+    as_planned(&w, 1, &["export", "--layout", "flat"]);
+    assert_eq!(fs::read(store_file(&w, &a, "events.json")).expect("a file"), news);
+    assert_eq!(fs::read(original.join("events.json")).expect("a file"), news);
+}
+
+#[test]
+fn one_file_that_came_back_alone() {
+    let w = memory();
+    let a = new(&w, "One", &[]);
+    jp(&w, &["export"]);
+    let (dir, before) = (in_work(&w, &a).expect("it is shown"), contents(&w.silo().join("conversations")));
+    let events = fs::read(dir.join("events.json")).expect("a file");
+    fs::remove_dir_all(&dir).expect("it can be removed");
+    jp(&w, &["export"]);
+    fs::create_dir(&dir).expect("a new directory");
+    fs::write(dir.join("events.json"), events).expect("a new file");
+    jp(&w, &["export"]);
+    assert_eq!(contents(&w.silo().join("conversations")), before, "what it lacks is not removed");
+    assert_eq!(contents(&dir).len(), 3, "the others come back");
+}
+
+#[test]
+fn names_change_in_another_worktree_meanwhile() {
+    let w = memory();
+    let [_, b, _] = family(&w);
+    let other = w.env().init_workspace("other", "otvo8");
+    std::thread::scope(|scope| {
+        let retitled = scope.spawn(|| {
+            for round in 0..60 {
+                jp(&other, &["c", "edit", "--title", &format!("Round {round}"), &b]);
+            }
+        });
+        while !retitled.is_finished() {
+            // Somebody may be at it for longer than anybody waits, but what moves is never taken for damaged.
+            let told = w.jp(&["export"]);
+            assert!(matches!(told.code, 0 | 3), "{}", told.told());
+        }
+    });
+    jp(&w, &["export"]);
+    assert_eq!(says(&w, &b, "title"), "Round 59");
+}
+
+#[test]
+fn a_hidden_file_that_was_put_back() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    m.sh("cp \"$D/base_config.json\" \"$P/kept\" && rm \"$D/base_config.json\"");
+    m.end(&[]);
+    m.script("cd \"$M\" && test ! -e \"$D/base_config.json\" && cp \"$P/kept\" \"$D/base_config.json\"").ok();
+    as_planned(m.workspace(), 0, &["export"]);
+    m.script("cmp \"$P/kept\" \"$M/$D/base_config.json\"").ok();
+    m.check_store();
 }
