@@ -78,6 +78,8 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_all(&self, dir: &Path) -> io::Result<()>;
     /// `rename`, replacing a file or an empty directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives two names to each other's files, as one change. Not every filesystem can.
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()>;
     /// `unlink`.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// `rmdir`.
@@ -151,6 +153,11 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+        renameat2(AT_FDCWD, a, AT_FDCWD, b, RenameFlags::RENAME_EXCHANGE).map_err(io::Error::from)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

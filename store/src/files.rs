@@ -78,6 +78,48 @@ impl<'a> Scratch<'a> {
         Ok(true)
     }
 
+    /// As [`Scratch::replace_or_make`], where somebody may write to the file at any moment. What was there when it was
+    /// replaced is returned if it is not what the caller has seen.
+    pub(crate) fn swap(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        new: u32,
+        seen: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
+        let mode = match self.disk.read(path) {
+            Ok(contents) if contents.bytes == bytes => return Ok(None),
+            Ok(contents) => contents.stat.mode,
+            Err(error) if is_absent(&error) => return self.replace_or_make(path, bytes, new).map(|_| None),
+            Err(error) => return Err(error).context("read", path),
+        };
+        let tmp = self.name()?;
+        let written = self.disk.write_new(&tmp, bytes, mode).context("write", &tmp);
+        let placed = written.and_then(|()| match self.disk.exchange(&tmp, path) {
+            // Not every filesystem can, and then what is written in that very moment is lost.
+            Err(error) if !cannot_exchange(&error) => Err(error).context("exchange", path),
+            Err(_) => self.disk.rename(&tmp, path).context("rename into place", path).map(|()| None),
+            Ok(()) => self.disk.read(&tmp).context("read", &tmp).map(|old| Some(old.bytes)),
+        });
+        let old = match placed {
+            Ok(old) => old,
+            Err(error) => return self.or_clean_up(Err(error), &tmp).map(|()| None),
+        };
+        sync_parent(self.disk, path)?;
+        if old.is_some() {
+            self.disk.remove_file(&tmp).context("remove", &tmp)?;
+        }
+        Ok(old.filter(|old| !seen(old)))
+    }
+
+    /// Removes a file that somebody may write to at any moment, and returns what was in it.
+    pub(crate) fn take_away(&self, path: &Path) -> Result<Vec<u8>> {
+        let aside = self.set_aside(path)?;
+        let contents = self.disk.read(&aside).context("read", &aside)?;
+        self.disk.remove_file(&aside).context("remove", &aside)?;
+        Ok(contents.bytes)
+    }
+
     /// Makes a directory with these contents appear whole at a path where nothing is.
     pub(crate) fn place(&self, target: &Path, files: &[NewFile]) -> Result<()> {
         let tmp = self.name()?;
@@ -248,6 +290,12 @@ fn with_dirs(files: &[NewFile]) -> Cow<'_, [NewFile]> {
     let mut all: Vec<_> = files.iter().cloned().chain(missing).collect();
     all.sort_by(|a, b| a.path.cmp(&b.path));
     Cow::Owned(all)
+}
+
+/// The filesystem, or the system, has no such call; or the file went meanwhile, and a rename will do.
+fn cannot_exchange(error: &std::io::Error) -> bool {
+    let codes = [libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOENT];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 /// `mkdir -p`, durable.

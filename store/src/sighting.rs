@@ -243,7 +243,11 @@ impl Sighting {
         }
         let mut there = at.clone();
         for (from, to) in &*moves {
-            if let Ok(rest) = there.strip_prefix(from) {
+            // Nearly all lie elsewhere, and bytes tell that sooner than components.
+            let (inner, outer) = (there.as_os_str().as_encoded_bytes(), from.as_os_str().as_encoded_bytes());
+            if inner.starts_with(outer)
+                && let Ok(rest) = there.strip_prefix(from)
+            {
                 there = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
             }
         }

@@ -96,7 +96,9 @@ fn a_leftover_of_a_trashed_conversation_stays() {
 fn a_file_where_the_other_root_has_a_directory() {
     let main = workspace();
     let id = new(&main, "Upload", &[]);
-    fs::write(store_file(&main, &id, "notes"), "a file").expect("written");
+    let file = store_file(&main, &id, "notes");
+    fs::write(&file, "a file").expect("written");
+    set_mtime(&file, mtime(&file) - 60 * SECOND);
     fs::create_dir(work_file(&main, &id, "notes")).expect("made");
     fs::write(work_file(&main, &id, "notes/one.md"), "one").expect("written");
     jp(&main, &["c", "edit", &id, "--title", "Still works"]);

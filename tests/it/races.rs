@@ -74,6 +74,10 @@ impl Disk for Eventful {
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
         RealDisk.sync_all(dir)
     }
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        self.happens("rename", b);
+        RealDisk.exchange(a, b)
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.happens("rename", to);
         RealDisk.rename(from, to)
@@ -309,4 +313,27 @@ fn an_edit_made_while_a_tree_is_hidden_is_kept() {
     assert_eq!(hidden.expect("hidden").descendants.len(), 1);
     assert_eq!(in_work(&main, &child), None);
     assert_eq!(kept(&main, &child, "events.json"), ["[ ]\n"]);
+}
+
+#[test]
+fn an_edit_made_while_a_file_is_written_out_is_kept() {
+    let main = workspace();
+    let talk = new(&main, "Talk", &[]);
+    let note = crate::story::store_file(&main, &talk, "note.md");
+    fs::write(&note, "one").expect("written");
+    jp(&main, &["export"]);
+    fs::write(crate::story::store_file(&main, &talk, "events.json"), "[  ]\n").expect("written");
+    fs::write(&note, "two").expect("written");
+    for (name, edit) in [("events.json", "[ ]\n"), ("note.md", "by hand")] {
+        let real = work_file(&main, &talk, name);
+        // The real file has been looked at by then, and is about to be replaced.
+        let end = format!("{}/{name}", in_work(&main, &talk).expect("shown").file_name().unwrap_or_default().display());
+        let disk = Eventful::before("rename", &end, move || fs::write(&real, edit).expect("written"));
+        let (writer, _) = store_on(&main, disk).writer().expect("a writer");
+        let wanted = jp_store::plan::Wanted::all(jp_store::plan::Direction::Out);
+        writer.reconcile(&wanted, &Wait::none(), &mut |_| true).expect("in step");
+        assert_eq!(kept(&main, &talk, name), [edit], "{name}");
+        fs::write(&note, "three").expect("written");
+    }
+    assert_eq!(fs::read_to_string(work_file(&main, &talk, "events.json")).expect("there"), "[  ]\n");
 }

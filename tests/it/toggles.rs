@@ -44,7 +44,9 @@ fn a_differing_file_of_nobody_is_kept() {
     let main = workspace();
     let id = new(&main, "Upload", &[]);
     fs::write(store_file(&main, &id, "notes.txt"), "of the store").expect("written");
-    fs::write(work_file(&main, &id, "notes.txt"), "of the workspace").expect("written");
+    let work = work_file(&main, &id, "notes.txt");
+    fs::write(&work, "of the workspace").expect("written");
+    jp_tests::set_mtime(&work, jp_tests::mtime(&store_file(&main, &id, "notes.txt")) + crate::story::SECOND);
     jp(&main, &["c", "edit", &id, "--local"]);
     assert_eq!(fs::read_to_string(store_file(&main, &id, "notes.txt")).expect("the newer"), "of the workspace");
     assert_eq!(crate::story::kept(&main, &id, "notes.txt"), ["of the store"]);

@@ -224,6 +224,10 @@ impl Disk for FaultDisk {
         self.call("rename", from, true, || self.real.rename(from, to))
     }
 
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        self.call("exchange", a, true, || self.real.exchange(a, b))
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.call("remove_file", path, true, || self.real.remove_file(path))
     }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::operation::Operation;
 use crate::disk::Kind;
 use crate::error::{Context as _, Result};
-use crate::files::{NewContent, NewFile, gather, kind, make_dirs, remove_tree, sync_parent};
+use crate::files::{FILE_MODE, NewContent, NewFile, gather, kind, make_dirs, remove_tree, sync_parent};
 use crate::id::ConversationId;
 use crate::ledger::Left;
 use crate::lock::Guard;
@@ -81,7 +81,7 @@ impl Operation<'_> {
                     // One that still holds something stays.
                     let _ = disk.remove_dir(&path);
                 } else if leads_inside(disk, work, &file.path)? {
-                    disk.remove_file(&path).context("remove", &path)?;
+                    self.drop_file(id, &path, file)?;
                 }
             }
             // Another kind of thing is in the way of what comes.
@@ -103,6 +103,18 @@ impl Operation<'_> {
             Action::Keep | Action::Restore | Action::Hold => {}
         }
         Ok(())
+    }
+
+    /// Removes a file from the workspace's copy. What somebody has written to it since it was seen is kept.
+    fn drop_file(&self, id: ConversationId, path: &Path, file: &OwnFile) -> Result<()> {
+        let scratch = self.writer.work_scratch().filter(|_| file.work.is_some_and(|copy| copy.kind == Kind::File));
+        let Some(scratch) = scratch else { return self.store().disk().remove_file(path).context("remove", path) };
+        let bytes = scratch.take_away(path)?;
+        if file.work.is_some_and(|copy| copy.digest == Digest::of(&bytes)) {
+            return Ok(());
+        }
+        let content = NewContent::File { bytes, mode: FILE_MODE };
+        self.keep_own(id, Root::Work, vec![NewFile { path: file.path.clone(), content }])
     }
 
     /// Copies a file from the side that counts to the other.
@@ -136,7 +148,13 @@ impl Operation<'_> {
                     if let Some(parent) = target.parent() {
                         make_dirs(disk, parent)?;
                     }
-                    scratch.replace_or_make(&target, &bytes, mode).map(drop)?;
+                    let other = if source == Root::Store { file.work } else { file.store };
+                    let seen = |old: &[u8]| other.is_some_and(|copy| copy.digest == Digest::of(old));
+                    if let Some(late) = scratch.swap(&target, &bytes, mode, &seen)? {
+                        let content = NewContent::File { bytes: late, mode };
+                        let late = NewFile { path: file.path.clone(), content };
+                        self.keep_own(id, source.other(), vec![late])?;
+                    }
                 }
                 NewContent::Link(to) if kind(disk, &target)?.is_none() => {
                     if let Some(parent) = target.parent() {

@@ -7,7 +7,9 @@ use super::operation::Operation;
 use crate::conversation::Conversation;
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree};
+use crate::files::{
+    FILE_MODE, NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree,
+};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
@@ -331,7 +333,13 @@ impl Operation<'_> {
                 }
                 let path = managed(&work, file);
                 match store.file(file) {
-                    Some(contents) => scratch.replace(&path, &contents.bytes).map(drop)?,
+                    Some(contents) => {
+                        let seen = observed.work.as_ref().and_then(|work| work.file(file)).map(|seen| &*seen.bytes);
+                        let late = scratch.swap(&path, &contents.bytes, FILE_MODE, &|old| seen == Some(old))?;
+                        if let Some(late) = late {
+                            self.keep_files(id, "late-workspace", &[NewFile::bytes(file.name(), late)])?;
+                        }
+                    }
                     None if exists(self.store().disk(), &path)? => {
                         self.store().disk().remove_file(&path).context("remove", &path)?;
                     }

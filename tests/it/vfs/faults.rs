@@ -84,6 +84,9 @@ impl Disk for Ground {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.now()?.rename(from, to)
     }
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        self.now()?.exchange(a, b)
+    }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.now()?.remove_file(path)
     }

@@ -84,6 +84,10 @@ impl Disk for Hook {
         RealDisk.rename(from, to)
     }
 
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        RealDisk.exchange(a, b)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         RealDisk.remove_file(path)
     }
