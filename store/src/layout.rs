@@ -150,6 +150,11 @@ impl StoreRoot {
         self.vfs().join("conflicts")
     }
 
+    /// The ids of what was removed for good, one to a line.
+    pub fn removed(&self) -> PathBuf {
+        self.vfs().join("removed")
+    }
+
     /// Temporaries for atomic writes.
     pub fn tmp(&self) -> PathBuf {
         self.vfs().join("tmp")

@@ -321,6 +321,7 @@ impl Sighting {
         let trashed = trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(self.id));
         Ok(self.units.iter().all(|unit| unit.action == Action::Drop)
             && !trashed
+            && !snapshot.is_store_lost(disk, layout)?
             && snapshot.places(Root::Work, self.id).count() == 1
             && own::has_nothing_new(disk, work, snapshot.ledger.get(self.id))?)
     }

@@ -2,16 +2,18 @@
 
 mod look;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::conversation::Conversation;
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, children_dir};
 use crate::ledger::Ledger;
 use crate::mirror::Mirror;
+use crate::observe::read_file;
 use crate::plan::Nesting;
 use crate::presence::Projection;
 use crate::problem::{Problem, What};
@@ -25,6 +27,8 @@ pub struct Snapshot {
     conversations: BTreeMap<ConversationId, Conversation>,
     /// By partition; grown when first asked for.
     trees: OnceLock<[Tree; 2]>,
+    /// Whether the store was lost; found out when first asked for.
+    lost: OnceLock<bool>,
     sight: Sight,
     problems: Vec<Problem>,
     /// What this worktree remembers.
@@ -140,6 +144,21 @@ impl Snapshot {
     pub(crate) fn lies_in_second(&self, dir: &Path) -> bool {
         let seconds = self.duplicates.values().flatten().filter(|(root, _)| *root == Root::Work);
         seconds.map(|(_, place)| &place.dir).any(|second| dir != second && dir.starts_with(second))
+    }
+
+    /// Whether several conversations that were copied out, and half of them or more, are not in the store any more, though
+    /// nobody removed them for good: the copies may be the last there are.
+    pub(crate) fn is_store_lost(&self, disk: &dyn Disk, layout: &Layout) -> Result<bool> {
+        if let Some(&lost) = self.lost.get() {
+            return Ok(lost);
+        }
+        let removed = read_file(disk, &layout.store.removed())?.map(|contents| contents.bytes).unwrap_or_default();
+        let ids = removed.split(|&byte| byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()?.parse().ok());
+        let removed: BTreeSet<_> = ids.filter_map(ConversationId::new).collect();
+        let exported = || self.ledger.entries().filter(|(id, entry)| entry.base.is_some() && !removed.contains(id));
+        let is_gone = |id| self.get(id).is_none_or(|found| found.store.is_none());
+        let gone = exported().filter(|(id, _)| is_gone(*id)).count();
+        Ok(*self.lost.get_or_init(|| gone > 1 && gone * 2 >= exported().count()))
     }
 
     /// Whether nothing refused to be looked at, so that what was not seen is not there.

@@ -395,6 +395,9 @@ impl Operation<'_> {
         let Some(work) = conversation.work.clone() else {
             return Ok(());
         };
+        if self.snapshot().is_store_lost(disk, &self.store().layout)? {
+            return Ok(());
+        }
         for unit in Unit::ALL {
             if self.observe(id, unit)?.action != Action::Drop {
                 return Ok(());

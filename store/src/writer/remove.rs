@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::operation::Operation;
 use super::toggle::hidden_with;
 use super::{Guards, Writer};
-use crate::error::{Error, Result};
-use crate::files::exists;
+use crate::error::{Context as _, Error, Result};
+use crate::files::{exists, make_dirs};
 use crate::id::ConversationId;
 use crate::lock::Wait;
 use crate::meta::Parent;
@@ -123,7 +123,16 @@ impl Operation<'_> {
         }
     }
 
+    /// Lets other worktrees tell what was removed from what was lost.
+    fn note_removed(&self, id: ConversationId) -> Result<()> {
+        let (disk, root) = (self.store().disk(), &self.store().layout.store);
+        make_dirs(disk, &root.vfs())?;
+        let line = format!("{}\n", id.deciseconds());
+        disk.append(&root.removed(), line.as_bytes()).context("append to", &root.removed())
+    }
+
     fn destroy(&mut self, id: ConversationId) -> Result<()> {
+        self.note_removed(id)?;
         self.withdraw(id)?;
         let dirs: Vec<_> = self.snapshot().places(Root::Store, id).map(|place| place.dir.clone()).collect();
         for dir in dirs {

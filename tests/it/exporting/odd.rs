@@ -10,7 +10,8 @@ use jp_tests::{Mounted, Output, TestEnv, User, Workspace, contents};
 use serde_json::{Value, json};
 
 use crate::story::{
-    conflicts, digits, family, in_work, jp, kept, new, presence, says, store_file, stored, work_file, workspace,
+    assert_twins, conflicts, digits, family, in_work, jp, kept, new, presence, says, store_file, stored, work_file,
+    workspace,
 };
 
 /// Runs a command that has a plan, and asserts that it does what it planned, once.
@@ -278,4 +279,24 @@ fn a_hidden_file_that_was_put_back() {
     as_planned(m.workspace(), 0, &["export"]);
     m.script("cmp \"$P/kept\" \"$M/$D/base_config.json\"").ok();
     m.check_store();
+}
+
+#[test]
+fn the_last_copies_there_are() {
+    let w = workspace();
+    let ids = family(&w);
+    jp(&w, &["export"]);
+    let before = contents(&w.storage().join("conversations"));
+    fs::remove_dir_all(w.silo().join("conversations")).expect("removed");
+    for args in [&["export", "--check"][..], &["export"], &["c", "new", "--title", "Another"]] {
+        jp(&w, args);
+    }
+    let mut after = contents(&w.storage().join("conversations"));
+    after.retain(|path, _| before.contains_key(path));
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nothing went");
+    let told = jp(&w, &["import"]);
+    assert_eq!(told.stdout.lines().filter(|line| line.starts_with("import ")).count(), 3, "{}", told.told());
+    for id in &ids {
+        assert_twins(&w, id);
+    }
 }
