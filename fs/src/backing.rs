@@ -96,6 +96,8 @@ pub trait Backing: Send + Sync + Debug {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// How full the filesystem is.
     fn space(&self, path: &Path) -> io::Result<Space>;
+    /// What is remembered of this path may not be so any more.
+    fn doubt(&self, _path: &Path) {}
 }
 
 /// The real filesystem.

@@ -61,6 +61,8 @@ pub struct Catalog {
     items: HashMap<ConversationId, Item>,
     /// By the parent each names, whether or not the tree can honour that.
     kids: HashMap<ConversationId, BTreeSet<ConversationId>>,
+    /// Where circles are cut: the smallest of each.
+    cut: HashSet<ConversationId>,
     /// Those without a parent in their partition.
     roots: [BTreeSet<ConversationId>; 2],
     /// Names that conversations had before, with the title of that time, latest last.
@@ -108,17 +110,26 @@ impl Catalog {
 
     /// The parent in the tree: a missing one makes a root, and a circle is cut at its smallest id.
     pub fn tree_parent(&self, id: ConversationId) -> Option<ConversationId> {
-        let parent = self.link(id)?;
-        let (mut at, mut smallest, mut seen) = (parent, id, HashSet::new());
+        if self.cut.contains(&id) { None } else { self.link(id) }
+    }
+
+    /// The smallest id of the circle that a conversation is in, if it is in one.
+    fn circle(&self, id: ConversationId) -> Option<ConversationId> {
+        let (mut smallest, mut at) = (id, self.link(id)?);
+        // Where the way leads into a circle that this one is not in, it comes by the same mark twice.
+        let (mut mark, mut steps, mut next) = (at, 0_usize, 1_usize);
         while at != id {
             smallest = smallest.min(at);
-            match self.link(at) {
-                // A circle further up is cut there.
-                Some(next) if seen.insert(at) => at = next,
-                Some(_) | None => return Some(parent),
+            at = self.link(at)?;
+            steps += 1;
+            if at == mark && at != id {
+                return None;
+            }
+            if steps == next {
+                (mark, next) = (at, next * 2);
             }
         }
-        (smallest != id).then_some(parent)
+        Some(smallest)
     }
 
     /// Whether it and everything above it is meant to be shown.
@@ -147,14 +158,20 @@ impl Catalog {
         Some((dir, &item.name))
     }
 
+    /// Those that may be shown in a directory by where they belong.
+    fn candidates(&self, dir: Dir) -> impl Iterator<Item = ConversationId> + '_ {
+        let ids = match dir {
+            Dir::Root => Some(&self.roots[Partition::Live as usize]),
+            Dir::Archive => Some(&self.roots[Partition::Archived as usize]),
+            Dir::Of(id) => self.kids.get(&id),
+        };
+        ids.into_iter().flatten().copied()
+    }
+
     /// What is shown in a directory, by id.
     pub fn children(&self, dir: Dir) -> Vec<ConversationId> {
         let here = |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
-        let mut found: Vec<_> = match dir {
-            Dir::Root => self.roots[Partition::Live as usize].iter().copied().filter(here).collect(),
-            Dir::Archive => self.roots[Partition::Archived as usize].iter().copied().filter(here).collect(),
-            Dir::Of(id) => self.kids.get(&id).into_iter().flatten().copied().filter(here).collect(),
-        };
+        let mut found: Vec<_> = self.candidates(dir).filter(here).collect();
         let given = self.given.iter().filter(|(_, (place, _))| *place == dir);
         found.extend(given.map(|(&id, _)| id).filter(|id| self.items.contains_key(id)));
         found.sort();
@@ -164,12 +181,8 @@ impl Catalog {
 
     /// Whether anything is shown in a directory.
     pub fn has_children(&self, dir: Dir) -> bool {
-        match dir {
-            Dir::Of(id) if !self.kids.contains_key(&id) => {
-                self.given.iter().any(|(id, (place, _))| *place == dir && self.items.contains_key(id))
-            }
-            Dir::Root | Dir::Archive | Dir::Of(_) => !self.children(dir).is_empty(),
-        }
+        self.given.iter().any(|(id, (place, _))| *place == dir && self.items.contains_key(id))
+            || self.candidates(dir).any(|id| self.place(id).is_some_and(|(place, _)| place == dir))
     }
 
     /// What a name means in a directory.
@@ -227,6 +240,10 @@ impl Catalog {
         let next = new.as_ref().and_then(|item| item.parent);
         affected.extend(next.into_iter().flat_map(|parent| self.line(parent)));
         let before = self.look(&affected);
+        // Whatever circle comes or goes by this, this conversation is in it.
+        if let Some(smallest) = self.circle(id) {
+            self.cut.remove(&smallest);
+        }
         let old = match new {
             Some(item) => {
                 if let Some(parent) = item.parent {
@@ -244,6 +261,9 @@ impl Catalog {
             if kids.is_empty() {
                 self.kids.remove(&parent);
             }
+        }
+        if let Some(smallest) = self.circle(id) {
+            self.cut.insert(smallest);
         }
         for &id in &affected {
             let root = self.items.get(&id).map(|item| item.partition).filter(|_| self.tree_parent(id).is_none());

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use jp_store::layout::Partition;
 use jp_store::lock::Wait;
 use jp_store::plan::{Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
@@ -20,7 +21,9 @@ use crate::bell::Waker;
 use crate::flag::Flag;
 use crate::host::fuse;
 use crate::live::Live;
+use crate::memory::Memory;
 use crate::mirror::InStep;
+use crate::remembering::{Forgetting, Remembering};
 use crate::teller::{self, Outbox};
 use crate::vfs::{Rules, Vfs};
 use crate::watch::Watch;
@@ -129,12 +132,16 @@ struct Ground {
     reached: PathBuf,
     /// The store as it is with the real files in reach, where the mount covers them.
     real: Option<Writer>,
+    /// What the store's directories looked like.
+    memory: Arc<Memory>,
 }
 
 impl Session {
     /// Mounts the projection of the workspace at or above `start` on `point`, which is a directory. When this returns the
     /// tree can be listed.
-    pub fn begin(around: Surroundings, start: &Path, point: &Path, options: &Options) -> Result<Arc<Self>, Error> {
+    pub fn begin(mut around: Surroundings, start: &Path, point: &Path, options: &Options) -> Result<Arc<Self>, Error> {
+        let memory = Arc::new(Memory::default());
+        around.disk = Arc::new(Forgetting::new(around.disk, memory.clone()));
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let under = open_dir(point).map_err(io("open"))?;
         let reached = PathBuf::from(format!("/proc/self/fd/{}", under.as_raw_fd()));
@@ -151,7 +158,7 @@ impl Session {
                 imported: migrated.imported.len() + rest.imported.len(),
                 refused: migrated.refused.into_iter().chain(rest.refused).collect(),
             };
-            return Self::serve(writer, Ground { _under: under, reached, real: None }, point, options, brought);
+            return Self::serve(writer, Ground { _under: under, reached, real: None, memory }, point, options, brought);
         }
         let (real, migrated) = plain.writer()?;
         let covered = real.cover()?;
@@ -160,7 +167,7 @@ impl Session {
             refused: migrated.refused.into_iter().chain(covered.refused).collect(),
         };
         let (writer, _) = real.store().covered().writer()?;
-        let ground = Ground { _under: under, reached, real: Some(real.clone()) };
+        let ground = Ground { _under: under, reached, real: Some(real.clone()), memory };
         Self::serve(writer, ground, point, options, brought).inspect_err(|_| {
             // Nothing covers the real files after all.
             if let Err(error) = real.uncover(&Wait::none()) {
@@ -178,12 +185,20 @@ impl Session {
     ) -> Result<Arc<Self>, Error> {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let (outbox, inbox) = teller::post();
-        let (watch, waker) = Watch::begin(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
+        let (mut watch, waker) =
+            Watch::begin(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
         let watching = watch.is_watching();
+        let memory = &ground.memory;
+        watch.memory = memory.clone();
+        if watching {
+            let layout = writer.store().layout();
+            let partitions = Partition::ALL.map(|partition| layout.store.partition(partition));
+            memory.wake(partitions, layout.worktree_state().join("scratch"));
+        }
+        let backing = Arc::new(Remembering::new(RealBacking, memory.clone()));
         let rules =
             Rules { read_only: options.read_only, all: options.all, strict: options.strict, xattrs: options.xattrs };
-        let vfs =
-            Vfs::new(writer, Arc::new(RealBacking), ground.reached.clone(), rules, outbox.clone()).map_err(refusal)?;
+        let vfs = Vfs::new(writer, backing, ground.reached.clone(), rules, outbox.clone()).map_err(refusal)?;
         let vfs = Arc::new(vfs);
         if !watching {
             // What later looks are compared with, from before the kernel can remember anything.

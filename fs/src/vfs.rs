@@ -252,6 +252,16 @@ impl Vfs {
         self.catalog.read().get(id).cloned().ok_or(FsError::Stale)
     }
 
+    /// Where a conversation's files are.
+    fn dir_of(&self, id: ConversationId) -> Result<PathBuf> {
+        self.catalog.read().get(id).map(|item| item.dir.clone()).ok_or(FsError::Stale)
+    }
+
+    /// Fails unless a conversation is shown.
+    fn check_shown(&self, id: ConversationId) -> Result<()> {
+        if self.catalog.read().is_visible(id) { Ok(()) } else { Err(FsError::Stale) }
+    }
+
     /// What is known of a conversation that is shown.
     fn shown(&self, id: ConversationId) -> Result<Item> {
         let catalog = self.catalog.read();
@@ -264,9 +274,9 @@ impl Vfs {
     /// The real file or directory behind a node.
     fn path(&self, node: &Node) -> Result<PathBuf> {
         match node {
-            Node::Conversation(id) => Ok(self.item(*id)?.dir),
-            Node::Managed(id, file) => Ok(self.item(*id)?.dir.join(file.name())),
-            Node::Own(id, inner) => Ok(self.item(*id)?.dir.join(inner)),
+            Node::Conversation(id) => self.dir_of(*id),
+            Node::Managed(id, file) => Ok(self.dir_of(*id)?.join(file.name())),
+            Node::Own(id, inner) => Ok(self.dir_of(*id)?.join(inner)),
             Node::Scratch(home, inner) => Ok(self.scratch_dir(*home).join(inner)),
             Node::Under(name) => Ok(self.under.join(name)),
             Node::Orphan(number) => Ok(self.orphan(*number)),

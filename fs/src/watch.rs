@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jp_store::ConversationId;
@@ -12,6 +13,7 @@ use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, TRASH};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 use crate::bell::{Asked, Bell, CHANGES, Waker, bell};
+use crate::memory::Memory;
 use crate::vfs::{Noticed, Vfs};
 
 /// How often is looked where nothing is watched.
@@ -37,6 +39,8 @@ pub(crate) struct Watch {
     on: HashMap<WatchDescriptor, On>,
     layout: Layout,
     bell: Bell,
+    /// What must not remember what has changed.
+    pub(crate) memory: Arc<Memory>,
     /// A file is in the way of none of this; only these names count among the books.
     books: [OsString; 3],
 }
@@ -46,7 +50,8 @@ impl Watch {
     pub(crate) fn begin(layout: &Layout, polling: bool) -> io::Result<(Self, Waker)> {
         let (bell, waker) = bell()?;
         let books = ["tree.json", "projection.json", "journal"].map(OsString::from);
-        let mut watch = Self { inotify: None, on: HashMap::new(), layout: layout.clone(), bell, books };
+        let mut watch =
+            Self { inotify: None, on: HashMap::new(), layout: layout.clone(), bell, memory: Arc::default(), books };
         if !polling && let Err(error) = watch.add_all() {
             tracing::warn!(%error, "the store cannot be watched, so it is looked at once a second");
             watch.inotify = None;
@@ -104,8 +109,15 @@ impl Watch {
     fn sort(&mut self, event: InotifyEvent, noticed: &mut Noticed, locks: &mut bool) {
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             tracing::warn!("the system lost track of changes; everything is looked at again");
+            self.memory.forget_all();
             noticed.everything = true;
             return;
+        }
+        // What is about the directory itself bears no name.
+        match self.on.get(&event.wd) {
+            Some(On::Partition(dir)) => self.memory.forget(&dir.join(event.name.as_deref().unwrap_or_default())),
+            Some(On::Conversation(_, dir, _)) => self.memory.forget(dir),
+            Some(On::Books | On::Locks) | None => {}
         }
         if event.mask.contains(AddWatchFlags::IN_IGNORED) {
             self.on.remove(&event.wd);

@@ -342,12 +342,11 @@ impl Filesystem for Host {
             Err(errno) => return reply.error(errno),
         };
         for listed in listing.iter().filter(|listed| listed.cookie > offset) {
-            // The kernel does not count `.` and `..` as looked up.
+            // The kernel does not count `.` and `..` as looked up, and takes nothing but their numbers.
             let dots = listed.cookie <= 2;
-            let number = if dots { self.vfs.number(&listed.node) } else { 0 };
             let entered = self.run("readdirplus", ino.0, |vfs| match dots {
-                true => vfs.attr(number),
-                false => vfs.enter(&listed.node),
+                true => Ok(Attr::dir(vfs.number(&listed.node))),
+                false => vfs.enter_listed(listed, offset == 0),
             });
             // Gone since the listing was taken.
             let Ok(attr) = entered else { continue };

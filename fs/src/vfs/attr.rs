@@ -36,6 +36,13 @@ pub struct Attr {
     pub links: u32,
 }
 
+impl Attr {
+    /// A directory of which nothing is told but its number.
+    pub fn dir(number: u64) -> Self {
+        Self { number, kind: Kind::Dir, size: 0, mtime: 0, atime: 0, ctime: 0, mode: 0o700, uid: 0, gid: 0, links: 1 }
+    }
+}
+
 /// What is to be set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttr {
@@ -98,7 +105,8 @@ impl Vfs {
         let result = work();
         match (&result, node.conversation()) {
             (Err(error), Some(id)) if error.errno() == libc::ENOENT => {
-                let dir = self.item(id)?.dir;
+                let dir = self.dir_of(id)?;
+                self.backing.doubt(&dir);
                 if self.backing.stat(&dir).is_ok() {
                     return result;
                 }
@@ -113,13 +121,15 @@ impl Vfs {
         match node {
             Node::Children(at) => self.attr_of_children(*at),
             Node::Conversation(id) => {
-                let dir = self.item(*id)?.dir;
+                let dir = self.dir_of(*id)?;
                 let attr = self.attr_at(&dir)?;
                 let mtime = self.touched.lock().get(node).map_or(attr.mtime, |&touched| touched.max(attr.mtime));
                 Ok(Attr { mtime, ctime: mtime.max(attr.ctime), ..attr })
             }
             Node::Managed(id, file) => {
-                let draft = self.draft(*id, *file).map(|draft| (draft.bytes.len(), draft.changed));
+                let drafts = self.drafts.lock();
+                let draft = drafts.get(&(*id, *file)).map(|draft| (draft.bytes.len(), draft.changed));
+                drop(drafts);
                 let path = self.path(node)?;
                 let Some((size, changed)) = draft else { return self.attr_at(&path) };
                 let behind = self.attr_at(&path).or_else(|error| match error.is_absent() {
@@ -162,7 +172,7 @@ impl Vfs {
         let node = Node::Children(at);
         let dir: PathBuf = match at {
             Dir::Root | Dir::Archive => self.writer.store().layout().store.conversations(),
-            Dir::Of(id) => self.item(id)?.dir,
+            Dir::Of(id) => self.dir_of(id)?,
         };
         let attr = self.attr_at(&dir)?;
         // Nothing tells when it last changed before the mount began; that it may have is told by the beginning.

@@ -54,11 +54,15 @@ impl Vfs {
 
     /// What a node is like, told to the kernel as something it can name from now on.
     pub fn enter(&self, node: &Node) -> Result<Attr> {
-        let mut attr = self.attr_of(node)?;
+        Ok(self.tell_number(node, self.attr_of(node)?))
+    }
+
+    /// The kernel is told the number of a node.
+    pub(super) fn tell_number(&self, node: &Node, attr: Attr) -> Attr {
         let mut inodes = self.inodes.lock();
-        attr.number = inodes.number(node);
-        inodes.told(attr.number);
-        Ok(attr)
+        let number = inodes.number(node);
+        inodes.told(number);
+        Attr { number, ..attr }
     }
 
     /// The node a name stands for, whether or not there is a file behind it, and whether the kernel may remember the
@@ -80,7 +84,7 @@ impl Vfs {
         match dir {
             Node::Children(at) => Ok(self.find_child(caller, *at, name)),
             Node::Conversation(id) => {
-                self.shown(*id)?;
+                self.check_shown(*id)?;
                 if name == CONVERSATIONS {
                     return Ok((Some(Node::Children(Dir::Of(*id))), true));
                 }

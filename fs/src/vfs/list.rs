@@ -13,7 +13,7 @@ use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 
 use super::find::is_plain;
-use super::{Vfs, managed_file};
+use super::{Attr, Vfs, managed_file};
 use crate::error::{FsError, Result};
 use crate::node::{Dir, Home, Node, cookie};
 
@@ -28,6 +28,18 @@ pub struct Listed {
     pub node: Node,
     /// What kind of thing that is.
     pub kind: Kind,
+    /// What it was like, where that had to be looked at for the listing.
+    pub attr: Option<Attr>,
+}
+
+/// Names as they are found.
+#[derive(Default)]
+struct Names(Vec<Listed>);
+
+impl Names {
+    fn add(&mut self, cookie: u64, name: &OsStr, node: Node, kind: Kind) {
+        self.0.push(Listed { cookie, name: name.to_owned(), node, kind, attr: None });
+    }
 }
 
 impl Vfs {
@@ -44,91 +56,99 @@ impl Vfs {
         Ok(listing)
     }
 
+    /// What a listed name is like, told to the kernel as something it can name from now on. What the listing saw counts for
+    /// the request that took it.
+    pub fn enter_listed(&self, listed: &Listed, just_taken: bool) -> Result<Attr> {
+        match listed.attr.filter(|_| just_taken) {
+            Some(attr) => Ok(self.tell_number(&listed.node, attr)),
+            None => self.enter(&listed.node),
+        }
+    }
+
     /// The number of a listed name, which the kernel is not taken to know by it.
     pub fn number(&self, node: &Node) -> u64 {
         self.inodes.lock().number(node)
     }
 
     fn take_listing(&self, node: &Node) -> Result<Vec<Listed>> {
-        let mut found = Vec::new();
-        let mut add = |cookie: u64, name: &OsStr, node: Node, kind: Kind| {
-            found.push(Listed { cookie, name: name.to_owned(), node, kind });
-        };
-        add(1, OsStr::new("."), node.clone(), Kind::Dir);
-        add(2, OsStr::new(".."), self.above(node)?, Kind::Dir);
+        let mut found = Names::default();
+        found.add(1, OsStr::new("."), node.clone(), Kind::Dir);
+        found.add(2, OsStr::new(".."), self.above(node)?, Kind::Dir);
         match node {
-            Node::Children(at) => self.list_children(*at, &mut add)?,
-            Node::Conversation(id) => self.list_conversation(*id, &mut add)?,
-            Node::Own(id, inner) => self.list_own(*id, inner, &mut add)?,
-            Node::Scratch(home, inner) => self.list_scratch(*home, inner, &mut add)?,
+            Node::Children(at) => self.list_children(*at, &mut found)?,
+            Node::Conversation(id) => self.list_conversation(*id, &mut found)?,
+            Node::Own(id, inner) => self.list_own(*id, inner, &mut found)?,
+            Node::Scratch(home, inner) => self.list_scratch(*home, inner, &mut found)?,
             Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => return Err(FsError::NotDir),
         }
-        found.sort_by_key(|listed| listed.cookie);
-        Ok(found)
+        found.0.sort_by_key(|listed| listed.cookie);
+        Ok(found.0)
     }
 
-    fn list_children(&self, at: Dir, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+    fn list_children(&self, at: Dir, found: &mut Names) -> Result<()> {
         self.end_fresh();
         let catalog = self.catalog.read();
         for id in catalog.children(at) {
             if let Some((_, name)) = catalog.place(id) {
-                add(id.deciseconds() + 16, name, Node::Conversation(id), Kind::Dir);
+                found.add(id.deciseconds() + 16, name, Node::Conversation(id), Kind::Dir);
             }
         }
         let archive = at == Dir::Root && catalog.has_children(Dir::Archive);
         drop(catalog);
         if archive {
-            add(3, OsStr::new(ARCHIVE), Node::Children(Dir::Archive), Kind::Dir);
+            found.add(3, OsStr::new(ARCHIVE), Node::Children(Dir::Archive), Kind::Dir);
         }
         if at == Dir::Root {
             let listed = self.backing.list(&self.under).context("list", &self.under)?;
             for (name, kind) in listed.into_iter().filter(|(name, kind)| is_plain(*kind) && !is_scratch(name)) {
                 let ours = name.to_str().and_then(crate::catalog::parse).is_some();
                 if !ours {
-                    add(cookie(&name), &name, Node::Under(name.clone()), kind);
+                    found.add(cookie(&name), &name, Node::Under(name.clone()), kind);
                 }
             }
         }
-        self.list_scratch(Home::Children(at), Path::new(""), add)
+        self.list_scratch(Home::Children(at), Path::new(""), found)
     }
 
-    fn list_conversation(&self, id: ConversationId, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
-        self.shown(id)?;
+    fn list_conversation(&self, id: ConversationId, found: &mut Names) -> Result<()> {
+        self.check_shown(id)?;
         for (slot, file) in (3..).zip(ManagedFile::ALL) {
             let name = OsStr::new(file.name());
             let node = Node::Managed(id, file);
-            let there = !self.is_hidden(id, Path::new(name)) && self.attr_of(&node).is_ok();
-            if there {
-                add(slot, name, node, Kind::File);
+            if self.is_hidden(id, Path::new(name)) {
+                continue;
+            }
+            if let Ok(attr) = self.attr_of(&node) {
+                found.0.push(Listed { cookie: slot, name: name.to_owned(), node, kind: Kind::File, attr: Some(attr) });
             }
         }
         if self.catalog.read().has_children(Dir::Of(id)) {
-            add(6, OsStr::new(CONVERSATIONS), Node::Children(Dir::Of(id)), Kind::Dir);
+            found.add(6, OsStr::new(CONVERSATIONS), Node::Children(Dir::Of(id)), Kind::Dir);
         }
-        self.list_own(id, Path::new(""), add)?;
-        self.list_scratch(Home::Conversation(id), Path::new(""), add)
+        self.list_own(id, Path::new(""), found)?;
+        self.list_scratch(Home::Conversation(id), Path::new(""), found)
     }
 
-    fn list_own(&self, id: ConversationId, inner: &Path, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+    fn list_own(&self, id: ConversationId, inner: &Path, found: &mut Names) -> Result<()> {
         let top = inner.as_os_str().is_empty();
-        let dir = self.item(id)?.dir.join(inner);
+        let dir = self.dir_of(id)?.join(inner);
         for (name, kind) in self.backing.list(&dir).context("list", &dir)? {
             let reserved = top && (managed_file(&name).is_some() || name == CONVERSATIONS);
             if reserved || kind == Kind::Other {
                 continue;
             }
             if let Some(node @ Node::Own(..)) = self.inside(id, inner.join(&name)) {
-                add(cookie(&name), &name, node, kind);
+                found.add(cookie(&name), &name, node, kind);
             }
         }
         if !top {
-            self.list_scratch(Home::Conversation(id), inner, add)?;
+            self.list_scratch(Home::Conversation(id), inner, found)?;
         }
         Ok(())
     }
 
     /// Scratch lies in a tree of its own, and looks as if it lay among the rest.
-    fn list_scratch(&self, home: Home, inner: &Path, add: &mut dyn FnMut(u64, &OsStr, Node, Kind)) -> Result<()> {
+    fn list_scratch(&self, home: Home, inner: &Path, found: &mut Names) -> Result<()> {
         let dir = self.scratch_dir(home).join(inner);
         let listed = match self.backing.list(&dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -138,7 +158,7 @@ impl Vfs {
         for (name, kind) in listed {
             // Directories of the conversation's own that merely hold scratch are listed where they are.
             if inside_scratch || is_scratch(&name) {
-                add(cookie(&name), &name, Node::Scratch(home, inner.join(&name)), kind);
+                found.add(cookie(&name), &name, Node::Scratch(home, inner.join(&name)), kind);
             }
         }
         Ok(())
