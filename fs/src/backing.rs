@@ -96,6 +96,8 @@ pub trait Backing: Send + Sync + Debug {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// How full the filesystem is.
     fn space(&self, path: &Path) -> io::Result<Space>;
+    /// Begins to bring the beginning of a file into memory, without waiting for it.
+    fn fetch(&self, path: &Path) -> io::Result<()>;
     /// What is remembered of this path may not be so any more.
     fn doubt(&self, _path: &Path) {}
 }
@@ -106,6 +108,9 @@ pub struct RealBacking;
 
 /// A pipe in a file's place must not hang us, and a link must not lead us away.
 const GUARDED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+
+/// How much of a file is fetched ahead. Whoever reads on has the rest fetched by the system.
+const FETCHED: i64 = 256 << 10;
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(GUARDED).open(path)
@@ -251,6 +256,11 @@ impl Backing for RealBacking {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         fs::remove_dir(path)
+    }
+
+    fn fetch(&self, path: &Path) -> io::Result<()> {
+        use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+        posix_fadvise(open(path)?, 0, FETCHED, PosixFadviseAdvice::POSIX_FADV_WILLNEED).map_err(io::Error::from)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

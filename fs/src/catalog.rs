@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::ops::Bound;
 use std::path::PathBuf;
 
 use jp_store::ConversationId;
@@ -159,19 +160,18 @@ impl Catalog {
     }
 
     /// Those that may be shown in a directory by where they belong.
-    fn candidates(&self, dir: Dir) -> impl Iterator<Item = ConversationId> + '_ {
-        let ids = match dir {
+    fn candidates(&self, dir: Dir) -> Option<&BTreeSet<ConversationId>> {
+        match dir {
             Dir::Root => Some(&self.roots[Partition::Live as usize]),
             Dir::Archive => Some(&self.roots[Partition::Archived as usize]),
             Dir::Of(id) => self.kids.get(&id),
-        };
-        ids.into_iter().flatten().copied()
+        }
     }
 
     /// What is shown in a directory, by id.
     pub fn children(&self, dir: Dir) -> Vec<ConversationId> {
         let here = |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
-        let mut found: Vec<_> = self.candidates(dir).filter(here).collect();
+        let mut found: Vec<_> = self.candidates(dir).into_iter().flatten().copied().filter(here).collect();
         let given = self.given.iter().filter(|(_, (place, _))| *place == dir);
         found.extend(given.map(|(&id, _)| id).filter(|id| self.items.contains_key(id)));
         found.sort();
@@ -182,7 +182,30 @@ impl Catalog {
     /// Whether anything is shown in a directory.
     pub fn has_children(&self, dir: Dir) -> bool {
         self.given.iter().any(|(id, (place, _))| *place == dir && self.items.contains_key(id))
-            || self.candidates(dir).any(|id| self.place(id).is_some_and(|(place, _)| place == dir))
+            || self
+                .candidates(dir)
+                .into_iter()
+                .flatten()
+                .any(|&id| self.place(id).is_some_and(|(place, _)| place == dir))
+    }
+
+    /// What somebody comes to next who goes through everything from top to bottom.
+    pub fn next(&self, id: ConversationId) -> Option<ConversationId> {
+        let shown = |dir: Dir| move |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
+        let mut children = self.candidates(Dir::Of(id)).into_iter().flatten().copied();
+        if let Some(child) = children.find(shown(Dir::Of(id))) {
+            return Some(child);
+        }
+        let mut at = id;
+        for _ in 0..self.items.len() {
+            let (dir, _) = self.place(at)?;
+            let mut after = self.candidates(dir)?.range((Bound::Excluded(at), Bound::Unbounded)).copied();
+            if let Some(next) = after.find(shown(dir)) {
+                return Some(next);
+            }
+            at = dir.parent()?;
+        }
+        None
     }
 
     /// What a name means in a directory.

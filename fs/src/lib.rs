@@ -2,6 +2,7 @@
 //!
 //! Everything but `host` knows neither the kernel nor its library, and can be used in process.
 
+mod ahead;
 pub mod backing;
 mod bell;
 pub mod caller;

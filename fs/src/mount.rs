@@ -30,6 +30,8 @@ use crate::watch::Watch;
 
 /// How often drafts are looked after: twice in the time they may take to reach the disk.
 const TENDING: Duration = Duration::from_millis(100);
+/// How many threads fetch ahead. They wait for the disk, and it serves several as fast as one.
+const FETCHERS: usize = 4;
 /// How long somebody who asks for a fresh look waits at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -236,6 +238,10 @@ impl Session {
         spawn("jp-tell", Box::new(move || inbox.run(&told, &kernel)))?;
         let watched = vfs.clone();
         spawn("jp-watch", Box::new(move || watch.run(&watched)))?;
+        for _ in 0..FETCHERS {
+            let read = vfs.clone();
+            spawn("jp-ahead", Box::new(move || read.fetch_ahead()))?;
+        }
         spawn("jp-tend", Box::new(move || tend(&vfs, &ending)))?;
         Ok(Arc::new(session))
     }
@@ -289,6 +295,7 @@ impl Live for Session {
     fn finish(&self) -> Result<(), Error> {
         self.waker.end();
         self.outbox.end();
+        self.vfs.end_ahead();
         self.ending.set();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {

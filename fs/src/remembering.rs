@@ -80,6 +80,10 @@ impl<B: Backing> Backing for Remembering<B> {
         self.real.sync(path)
     }
 
+    fn fetch(&self, path: &Path) -> io::Result<()> {
+        self.real.fetch(path)
+    }
+
     fn doubt(&self, path: &Path) {
         self.memory.forget(path);
         self.real.doubt(path);

@@ -42,6 +42,7 @@ pub use list::Listed;
 pub use look::Noticed;
 pub use rename::Rename;
 
+use crate::ahead::Ahead;
 use crate::backing::{Backing, Stat};
 use crate::caller::Caller;
 use crate::catalog::{Catalog, Item, Stale};
@@ -87,6 +88,7 @@ pub struct Vfs {
     echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
     aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
     sight: Mutex<Sight>,
+    ahead: Ahead,
     /// A draft that the tree may have a place for by now was not tried again.
     missed: AtomicBool,
 }
@@ -160,6 +162,7 @@ impl Vfs {
             echo: Mutex::default(),
             aware: Mutex::default(),
             sight: Mutex::default(),
+            ahead: Ahead::default(),
             missed: AtomicBool::default(),
         };
         vfs.prepare()?;

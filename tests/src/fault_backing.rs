@@ -196,6 +196,10 @@ impl Backing for FaultBacking {
         self.call("remove_dir", path, || self.real.remove_dir(path))
     }
 
+    fn fetch(&self, path: &Path) -> io::Result<()> {
+        self.call("fetch", path, || self.real.fetch(path))
+    }
+
     fn space(&self, path: &Path) -> io::Result<Space> {
         self.call("space", path, || self.real.space(path))
     }

@@ -125,6 +125,20 @@ fn a_given_place_counts_until_it_is_taken_back() {
     assert_eq!(walk(&catalog), ["5-title"]);
 }
 
+/// Whoever goes from one to the next comes by everything, in the order of the listings.
+fn check_next(catalog: &Catalog) {
+    for top in [Dir::Root, Dir::Archive] {
+        let mut all = Vec::new();
+        let mut open: Vec<_> = catalog.children(top).into_iter().rev().collect();
+        while let Some(id) = open.pop() {
+            all.push(id);
+            open.extend(catalog.children(Dir::Of(id)).into_iter().rev());
+        }
+        let gone: Vec<_> = std::iter::successors(all.first().copied(), |&id| catalog.next(id)).take(100).collect();
+        assert_eq!(gone, all);
+    }
+}
+
 /// The parent, whether it is archived, whether it is shown.
 type Placed = (Option<u64>, bool, bool);
 
@@ -144,6 +158,7 @@ fn check_changes(changes: &[(u64, Option<Placed>)]) {
         };
         let stale = catalog.apply(id(*n), new);
         let after = walk(&catalog);
+        check_next(&catalog);
         assert_eq!(after, expected(&items), "after {n} of {changes:?}");
         let tops = |paths: &[String], others: &[String]| -> Vec<String> {
             let gone = |path: &String| !others.contains(path);

@@ -2,12 +2,14 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::CONVERSATIONS;
+use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 
 use super::save::Hold;
@@ -16,6 +18,9 @@ use crate::caller::Caller;
 use crate::catalog::Meaning;
 use crate::error::{FsError, Result};
 use crate::node::{Dir, Home, Node};
+
+/// A small file that is in the system's memory already is read in less than this.
+const AT_HAND: Duration = Duration::from_micros(60);
 
 impl Vfs {
     /// A part of a file; less than asked for only at its end.
@@ -33,10 +38,35 @@ impl Vfs {
             let path = self.path(&node)?;
             Ok(self.backing.read(&path, offset, size as usize).context("read", &path)?)
         };
-        match self.or_look_again(&node, read) {
+        let begun = Instant::now();
+        let read = self.or_look_again(&node, read);
+        if let Node::Managed(id, _) = node {
+            let cold = begun.elapsed() > AT_HAND;
+            self.ahead.read(id, cold, |id| self.catalog.read().next(id));
+        }
+        match read {
             Err(error) if error.is_absent() => Err(FsError::Stale),
             read => read,
         }
+    }
+
+    /// Fetches what readers are about to come to, until the end.
+    pub fn fetch_ahead(&self) {
+        while let Some(id) = self.ahead.take() {
+            let Ok(dir) = self.dir_of(id) else { continue };
+            for file in ManagedFile::ALL {
+                let path = dir.join(file.name());
+                // Whoever reads it is told what is wrong with it.
+                if let Err(error) = self.backing.fetch(&path) {
+                    tracing::trace!(path = %path.display(), %error, "not fetched ahead");
+                }
+            }
+        }
+    }
+
+    /// Nothing is fetched ahead any more.
+    pub fn end_ahead(&self) {
+        self.ahead.end();
     }
 
     /// Where a link points.
