@@ -13,14 +13,14 @@ use crate::error::{Context as _, Result};
 use crate::events::Stream;
 use crate::journal::{self, Footing};
 use crate::json::{self, JsonError};
-use crate::layout::Layout;
+use crate::layout::{Layout, managed};
 use crate::ledger::{Head, Identity, Ledger};
 use crate::lock::{Holder, LockDir};
 use crate::mirror::Mirror;
-use crate::observe::{UnitBytes, read_file};
+use crate::observe::{UnitBytes, glance, read_file};
 use crate::plan::{Form, Plan, Wanted};
 use crate::problem::{Problem, What};
-use crate::reconcile::ManagedFile;
+use crate::reconcile::{ManagedFile, Unit};
 use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
 use crate::sighting::Looked;
@@ -197,6 +197,13 @@ impl Store {
             None => (None, None),
         };
         Ok(StreamBytes { events, base_config, problems })
+    }
+
+    /// The bytes of `events.json` in the copy that is current, whatever they are; `None` when it has none.
+    pub fn raw_events(&self, snapshot: &Snapshot, conversation: &Conversation) -> Result<Option<Vec<u8>>> {
+        let root = glance(self.disk(), Unit::Stream, conversation.dirs(), snapshot.base(conversation.id))?;
+        let Some(dir) = conversation.dirs().of(root) else { return Ok(None) };
+        Ok(read_file(self.disk(), &managed(dir, ManagedFile::Events))?.map(|contents| contents.bytes))
     }
 
     /// The locks.

@@ -2,6 +2,7 @@
 
 pub(crate) mod scope;
 mod search;
+mod sieve;
 
 use std::ffi::OsString;
 
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use self::scope::{ScopeArg, word};
 use self::search::{Case, Hit, expression, lines};
+use self::sieve::Sieve;
 use super::filter::{LabelFilter, has_all};
 use crate::ctx::{Ctx, View};
 use crate::error::{Error, Exit, Result};
@@ -114,6 +116,8 @@ struct Look<'a> {
     scope: &'a [ScopeArg],
     max_matches: Option<usize>,
     context: usize,
+    /// What a file must pass to be decoded.
+    sieve: Option<&'a Sieve<'a>>,
 }
 
 /// A conversation with hits.
@@ -137,7 +141,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let pattern = pattern(&args.patterns, args.regex, case)?;
     let view = ctx.view()?;
     let searched = chosen(ctx, &view, &args)?;
-    let look = Look { scope: &args.scope, max_matches: args.max_matches, context: args.context };
+    let sieve = Sieve::new(&args.patterns, args.regex, case, &pattern);
+    let sieve = sieve.as_ref();
+    let look = Look { scope: &args.scope, max_matches: args.max_matches, context: args.context, sieve };
     let mut found = search_all(ctx, &view, &searched, &pattern, look);
     found.drain(..found.len().saturating_sub(args.limit.unwrap_or(usize::MAX)));
     if ctx.ui.json() {
@@ -169,8 +175,10 @@ pub(super) fn mentioning<'v>(
     among: Vec<&'v Conversation>,
     text: String,
 ) -> Result<Vec<&'v Conversation>> {
-    let pattern = pattern(&[text], false, Case::Smart)?;
-    let look = Look { scope: &[], max_matches: Some(1), context: 0 };
+    let text = [text];
+    let pattern = pattern(&text, false, Case::Smart)?;
+    let sieve = Sieve::new(&text, false, Case::Smart, &pattern);
+    let look = Look { scope: &[], max_matches: Some(1), context: 0, sieve: sieve.as_ref() };
     let found = search_all(ctx, view, &among, &pattern, look);
     Ok(found.into_iter().map(|it| it.conversation).collect())
 }
@@ -213,6 +221,12 @@ fn search(view: &View, it: &Conversation, pattern: &Regex, look: Look<'_>) -> (V
     }
     // Titles are in metadata: who wants nothing else need not wait for the events.
     if left == 0 || look.scope.iter().all(|scope| *scope == ScopeArg::Title) && !look.scope.is_empty() {
+        return (hits, None);
+    }
+    if let Some(sieve) = look.sieve
+        && let Ok(Some(file)) = view.store.raw_events(&view.snapshot, it)
+        && !sieve.lets_through(&file)
+    {
         return (hits, None);
     }
     let bytes = match view.store.stream(&view.snapshot, it) {

@@ -34,13 +34,20 @@ pub(crate) enum Case {
     Respect,
 }
 
+impl Case {
+    /// Whether case does not count for these patterns.
+    pub(crate) fn is_ignored(self, patterns: &[String], regex: bool) -> bool {
+        match self {
+            Self::Smart => !patterns.iter().any(|pattern| has_capital(pattern, regex)),
+            Self::Ignore => true,
+            Self::Respect => false,
+        }
+    }
+}
+
 /// One expression for all patterns. They are plain text unless `regex` says otherwise.
 pub(crate) fn expression(patterns: &[String], regex: bool, case: Case) -> Result<Regex, regex::Error> {
-    let ignore = match case {
-        Case::Smart => !patterns.iter().any(|pattern| has_capital(pattern, regex)),
-        Case::Ignore => true,
-        Case::Respect => false,
-    };
+    let ignore = case.is_ignored(patterns, regex);
     // Each is tried by itself first: an error then shows what was typed.
     let one = |pattern: &String| match regex {
         true => Regex::new(pattern).map(|_| format!("(?:{pattern})")),
