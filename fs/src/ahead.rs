@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn wanted(route: &mut Route) -> Vec<u64> {
-        route.wanted.drain(..).map(|id| id.deciseconds()).collect()
+        route.wanted.drain(..).map(ConversationId::deciseconds).collect()
     }
 
     #[test]
