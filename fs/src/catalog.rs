@@ -65,6 +65,8 @@ pub struct Catalog {
     roots: [BTreeSet<ConversationId>; 2],
     /// Names that conversations had before, with the title of that time, latest last.
     former: HashMap<ConversationId, Vec<Former>>,
+    /// Whether any was added since that was last asked.
+    former_news: bool,
     /// Places that a program has given to conversations it is bringing back, for as long as it works on them.
     given: HashMap<ConversationId, (Dir, OsString)>,
     /// Also show what is not meant to be shown here.
@@ -149,12 +151,7 @@ impl Catalog {
 
     /// What is shown in a directory, by id.
     pub fn children(&self, dir: Dir) -> Vec<ConversationId> {
-        let here = |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
-        let mut found: Vec<_> = match dir {
-            Dir::Root => self.roots[Partition::Live as usize].iter().copied().filter(here).collect(),
-            Dir::Archive => self.roots[Partition::Archived as usize].iter().copied().filter(here).collect(),
-            Dir::Of(id) => self.kids.get(&id).into_iter().flatten().copied().filter(here).collect(),
-        };
+        let mut found: Vec<_> = self.natural_children(dir).collect();
         let given = self.given.iter().filter(|(_, (place, _))| *place == dir);
         found.extend(given.map(|(&id, _)| id).filter(|id| self.items.contains_key(id)));
         found.sort();
@@ -162,14 +159,21 @@ impl Catalog {
         found
     }
 
+    /// What is shown in a directory because it belongs there.
+    fn natural_children(&self, dir: Dir) -> impl Iterator<Item = ConversationId> + '_ {
+        let among = match dir {
+            Dir::Root => Some(&self.roots[Partition::Live as usize]),
+            Dir::Archive => Some(&self.roots[Partition::Archived as usize]),
+            Dir::Of(id) => self.kids.get(&id),
+        };
+        let here = move |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
+        among.into_iter().flatten().copied().filter(here)
+    }
+
     /// Whether anything is shown in a directory.
     pub fn has_children(&self, dir: Dir) -> bool {
-        match dir {
-            Dir::Of(id) if !self.kids.contains_key(&id) => {
-                self.given.iter().any(|(id, (place, _))| *place == dir && self.items.contains_key(id))
-            }
-            Dir::Root | Dir::Archive | Dir::Of(_) => !self.children(dir).is_empty(),
-        }
+        let given = || self.given.iter().any(|(id, (place, _))| *place == dir && self.items.contains_key(id));
+        self.natural_children(dir).next().is_some() || given()
     }
 
     /// What a name means in a directory.
@@ -198,12 +202,18 @@ impl Catalog {
 
     /// Remembers a former name.
     pub fn add_former(&mut self, id: ConversationId, former: Former) {
+        self.former_news = true;
         let names = self.former.entry(id).or_default();
         names.retain(|known| known.name != former.name);
         names.push(former);
         if names.len() > FORMER {
             names.remove(0);
         }
+    }
+
+    /// Whether a former name was added since this was last asked.
+    pub fn take_former_news(&mut self) -> bool {
+        std::mem::take(&mut self.former_news)
     }
 
     /// Makes a conversation this, or makes it go, and says which names that concerns.
@@ -222,8 +232,10 @@ impl Catalog {
                 self.add_former(id, former);
             }
         }
-        let mut affected: BTreeSet<_> = self.kids.get(&id).into_iter().flatten().copied().collect();
-        affected.extend(self.line(id));
+        let mut affected = self.line(id);
+        if !self.carries_along(id, new.as_ref()) {
+            affected.extend(self.kids.get(&id).into_iter().flatten());
+        }
         let next = new.as_ref().and_then(|item| item.parent);
         affected.extend(next.into_iter().flat_map(|parent| self.line(parent)));
         let before = self.look(&affected);
@@ -335,6 +347,20 @@ impl Catalog {
             at = self.items.get(&id).and_then(|item| item.parent);
         }
         line
+    }
+
+    /// Whether what hangs beneath a conversation surely goes on hanging there, and being shown or not, once it is this.
+    fn carries_along(&self, id: ConversationId, new: Option<&Item>) -> bool {
+        let (Some(old), Some(new)) = (self.items.get(&id), new) else { return false };
+        let above = |item: &Item| item.parent.is_none_or(|parent| !self.line(parent).contains(&id));
+        let shown = |item: &Item| {
+            let there = item
+                .parent
+                .filter(|parent| self.items.get(parent).is_some_and(|above| above.partition == item.partition));
+            (self.all || item.shown) && there.is_none_or(|parent| self.is_visible(parent))
+        };
+        let plain = !self.given.contains_key(&id) && !self.away.contains(&id);
+        plain && old.partition == new.partition && above(old) && above(new) && shown(old) == shown(new)
     }
 
     fn look(&self, ids: &BTreeSet<ConversationId>) -> Vec<Seen> {
