@@ -68,6 +68,8 @@ pub struct Catalog {
     roots: [BTreeSet<ConversationId>; 2],
     /// Names that conversations had before, with the title of that time, latest last.
     former: HashMap<ConversationId, Vec<Former>>,
+    /// Whether any was added since that was last asked.
+    former_news: bool,
     /// Places that a program has given to conversations it is bringing back, for as long as it works on them.
     given: HashMap<ConversationId, (Dir, OsString)>,
     /// Also show what is not meant to be shown here.
@@ -170,8 +172,7 @@ impl Catalog {
 
     /// What is shown in a directory, by id.
     pub fn children(&self, dir: Dir) -> Vec<ConversationId> {
-        let here = |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
-        let mut found: Vec<_> = self.candidates(dir).into_iter().flatten().copied().filter(here).collect();
+        let mut found: Vec<_> = self.natural_children(dir).collect();
         let given = self.given.iter().filter(|(_, (place, _))| *place == dir);
         found.extend(given.map(|(&id, _)| id).filter(|id| self.items.contains_key(id)));
         found.sort();
@@ -179,28 +180,28 @@ impl Catalog {
         found
     }
 
+    /// What is shown in a directory because it belongs there.
+    fn natural_children(&self, dir: Dir) -> impl Iterator<Item = ConversationId> + '_ {
+        let here = move |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
+        self.candidates(dir).into_iter().flatten().copied().filter(here)
+    }
+
     /// Whether anything is shown in a directory.
     pub fn has_children(&self, dir: Dir) -> bool {
-        self.given.iter().any(|(id, (place, _))| *place == dir && self.items.contains_key(id))
-            || self
-                .candidates(dir)
-                .into_iter()
-                .flatten()
-                .any(|&id| self.place(id).is_some_and(|(place, _)| place == dir))
+        let given = || self.given.iter().any(|(id, (place, _))| *place == dir && self.items.contains_key(id));
+        self.natural_children(dir).next().is_some() || given()
     }
 
     /// What somebody comes to next who goes through everything from top to bottom.
     pub fn next(&self, id: ConversationId) -> Option<ConversationId> {
-        let shown = |dir: Dir| move |id: &ConversationId| self.place(*id).is_some_and(|(place, _)| place == dir);
-        let mut children = self.candidates(Dir::Of(id)).into_iter().flatten().copied();
-        if let Some(child) = children.find(shown(Dir::Of(id))) {
+        if let Some(child) = self.natural_children(Dir::Of(id)).next() {
             return Some(child);
         }
         let mut at = id;
         for _ in 0..self.items.len() {
             let (dir, _) = self.place(at)?;
             let mut after = self.candidates(dir)?.range((Bound::Excluded(at), Bound::Unbounded)).copied();
-            if let Some(next) = after.find(shown(dir)) {
+            if let Some(next) = after.find(|id| self.place(*id).is_some_and(|(place, _)| place == dir)) {
                 return Some(next);
             }
             at = dir.parent()?;
@@ -234,12 +235,18 @@ impl Catalog {
 
     /// Remembers a former name.
     pub fn add_former(&mut self, id: ConversationId, former: Former) {
+        self.former_news = true;
         let names = self.former.entry(id).or_default();
         names.retain(|known| known.name != former.name);
         names.push(former);
         if names.len() > FORMER {
             names.remove(0);
         }
+    }
+
+    /// Whether a former name was added since this was last asked.
+    pub fn take_former_news(&mut self) -> bool {
+        std::mem::take(&mut self.former_news)
     }
 
     /// Makes a conversation this, or makes it go, and says which names that concerns.
@@ -258,8 +265,10 @@ impl Catalog {
                 self.add_former(id, former);
             }
         }
-        let mut affected: BTreeSet<_> = self.kids.get(&id).into_iter().flatten().copied().collect();
-        affected.extend(self.line(id));
+        let mut affected = self.line(id);
+        if !self.carries_along(id, new.as_ref()) {
+            affected.extend(self.kids.get(&id).into_iter().flatten());
+        }
         let next = new.as_ref().and_then(|item| item.parent);
         affected.extend(next.into_iter().flat_map(|parent| self.line(parent)));
         let before = self.look(&affected);
@@ -378,6 +387,20 @@ impl Catalog {
             at = self.items.get(&id).and_then(|item| item.parent);
         }
         line
+    }
+
+    /// Whether what hangs beneath a conversation surely goes on hanging there, and being shown or not, once it is this.
+    fn carries_along(&self, id: ConversationId, new: Option<&Item>) -> bool {
+        let (Some(old), Some(new)) = (self.items.get(&id), new) else { return false };
+        let above = |item: &Item| item.parent.is_none_or(|parent| !self.line(parent).contains(&id));
+        let shown = |item: &Item| {
+            let there = item
+                .parent
+                .filter(|parent| self.items.get(parent).is_some_and(|above| above.partition == item.partition));
+            (self.all || item.shown) && there.is_none_or(|parent| self.is_visible(parent))
+        };
+        let plain = !self.given.contains_key(&id) && !self.away.contains(&id);
+        plain && old.partition == new.partition && above(old) && above(new) && shown(old) == shown(new)
     }
 
     fn look(&self, ids: &BTreeSet<ConversationId>) -> Vec<Seen> {

@@ -304,6 +304,7 @@ impl Live for Session {
         }
         self.vfs.tend_drafts();
         self.vfs.keep_former();
+        self.vfs.writer().catch_up()?;
         self.vfs.writer().fold()?;
         Ok(())
     }
@@ -342,6 +343,11 @@ fn tend(vfs: &Vfs, ending: &Flag) {
         vfs.tend_drafts();
         vfs.end_fresh();
         round = round.wrapping_add(1);
+        if round.is_multiple_of(5)
+            && let Err(error) = vfs.tend_disk()
+        {
+            tracing::warn!(%error, "what was saved has not reached the disk yet");
+        }
         if round.is_multiple_of(10) {
             // All of it is read and parsed for that.
             vfs.tend_arrivals();

@@ -175,6 +175,10 @@ impl Disk for Forgetting {
         self.real.read(path)
     }
 
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
+        self.real.read_from(path, offset)
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.real.list(path)
     }

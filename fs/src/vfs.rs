@@ -27,10 +27,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, ThreadId};
 
 use jp_store::ConversationId;
+use jp_store::books::Books;
 use jp_store::error::Context as _;
-use jp_store::ledger::Ledger;
 use jp_store::lock::{Guard, Wait};
-use jp_store::mirror::Mirror;
 use jp_store::reconcile::ManagedFile;
 use jp_store::writer::Writer;
 use lru::LruCache;
@@ -96,9 +95,9 @@ pub struct Vfs {
 /// What was last seen of the store's own books.
 #[derive(Debug, Default)]
 struct Sight {
-    mirror: Mirror,
-    ledger: Ledger,
-    books: [Option<Mark>; 3],
+    books: Books,
+    /// Some conversation has two directories, and which one counts is for the store to say.
+    doubled: bool,
     /// How files looked, where they are looked at again and again instead of being watched.
     marks: HashMap<PathBuf, Option<Mark>>,
 }
@@ -146,7 +145,7 @@ impl Vfs {
         let began = nanos(&writer);
         let vfs = Self {
             rules,
-            writer,
+            writer: writer.putting_off(),
             backing,
             under,
             state,

@@ -42,14 +42,14 @@ pub(crate) struct Watch {
     /// What must not remember what has changed.
     pub(crate) memory: Arc<Memory>,
     /// A file is in the way of none of this; only these names count among the books.
-    books: [OsString; 3],
+    books: [OsString; 4],
 }
 
 impl Watch {
     /// Begins to watch the store. What happens from now on is not missed, though nobody acts on it before [`Watch::run`].
     pub(crate) fn begin(layout: &Layout, polling: bool) -> io::Result<(Self, Waker)> {
         let (bell, waker) = bell()?;
-        let books = ["tree.json", "projection.json", "journal"].map(OsString::from);
+        let books = ["tree.json", "tree.journal", "projection.json", "journal"].map(OsString::from);
         let mut watch =
             Self { inotify: None, on: HashMap::new(), layout: layout.clone(), bell, memory: Arc::default(), books };
         if !polling && let Err(error) = watch.add_all() {
@@ -98,8 +98,7 @@ impl Watch {
                 self.sort(event, &mut noticed, &mut locks);
             }
         }
-        let nothing = !noticed.names && !noticed.books && !noticed.everything && noticed.files.is_empty();
-        let result = if nothing { Ok(()) } else { vfs.notice(noticed) };
+        let result = if noticed.is_nothing() { Ok(()) } else { vfs.notice(noticed) };
         if locks {
             vfs.tend_waiting();
         }
@@ -129,7 +128,11 @@ impl Watch {
         match on {
             On::Partition(dir) => {
                 if is_dir {
-                    noticed.names |= !event.mask.intersects(AddWatchFlags::IN_ATTRIB);
+                    if name == ARCHIVE {
+                        noticed.all_names |= !event.mask.intersects(AddWatchFlags::IN_ATTRIB);
+                    } else if !event.mask.intersects(AddWatchFlags::IN_ATTRIB) {
+                        noticed.names.insert(dir.join(&name));
+                    }
                     if appeared {
                         self.add_named(&dir, name, noticed);
                     }

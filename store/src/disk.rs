@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -64,6 +64,8 @@ pub trait Disk: Send + Sync + Debug {
     fn stat(&self, path: &Path) -> io::Result<Stat>;
     /// Reads a whole file.
     fn read(&self, path: &Path) -> io::Result<Contents>;
+    /// Reads a file from an offset to its end. The stat is that of the whole file.
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents>;
     /// Lists a directory, in no particular order.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Reads a link.
@@ -109,6 +111,10 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Contents> {
+        self.read_from(path, 0)
+    }
+
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
         // A pipe put in a file's place must not hang the reader, hence NONBLOCK and the check for a regular file.
         let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
         let stat = stat_of(&file.metadata()?);
@@ -117,7 +123,10 @@ impl Disk for RealDisk {
             Kind::Dir => return Err(io::Error::from_raw_os_error(libc::EISDIR)),
             Kind::Link | Kind::Other => return Err(io::Error::other("not a regular file")),
         }
-        Ok(Contents { bytes: read_sized(&mut file, stat.size)?, stat })
+        if offset > 0 {
+            file.seek(io::SeekFrom::Start(offset))?;
+        }
+        Ok(Contents { bytes: read_sized(&mut file, stat.size.saturating_sub(offset))?, stat })
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

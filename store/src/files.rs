@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::disk::{DirEntry, Disk, Kind};
 use crate::error::{Context as _, Result};
 use crate::scan::is_absent;
+use crate::writer::Later;
 
 /// A file to be made: a path relative to its directory, its bytes, its permission bits.
 #[derive(Clone, Debug)]
@@ -46,11 +47,17 @@ pub(crate) struct Scratch<'a> {
     disk: &'a dyn Disk,
     dir: PathBuf,
     pid: u32,
+    later: Option<&'a Later>,
 }
 
 impl<'a> Scratch<'a> {
     pub(crate) fn new(disk: &'a dyn Disk, dir: PathBuf, pid: u32) -> Self {
-        Self { disk, dir, pid }
+        Self { disk, dir, pid, later: None }
+    }
+
+    /// The same, for files whose names can reach the disk later.
+    pub(crate) fn putting_off(self, later: Option<&'a Later>) -> Self {
+        Self { later, ..self }
     }
 
     /// Makes the file's content these bytes, durably. `false` when they already are, and nothing was touched.
@@ -74,7 +81,10 @@ impl<'a> Scratch<'a> {
         let written = self.disk.write_new(&tmp, bytes, mode).context("write", &tmp);
         let placed = written.and_then(|()| self.disk.rename(&tmp, path).context("rename into place", path));
         self.or_clean_up(placed, &tmp)?;
-        sync_parent(self.disk, path)?;
+        match (self.later, path.parent()) {
+            (Some(later), Some(dir)) => later.put_off_dir(dir),
+            (Some(_) | None, _) => sync_parent(self.disk, path)?,
+        }
         Ok(true)
     }
 

@@ -4,6 +4,8 @@
 //! A line counts only for the ledger it was written on top of. Once the whole ledger is written anew, lines that were
 //! left behind say nothing, even if they contradict it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::disk::Stat;
@@ -26,6 +28,12 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whose change it is.
+    pub fn id(&self) -> ConversationId {
+        let (Self::Show(id) | Self::Hide(id) | Self::HideFile(id, _) | Self::ShowFile(id, _)) = self;
+        *id
+    }
+
     /// Makes the ledger say so. Twice is as good as once. What was last exported stays known: it is what real files
     /// that are behind are measured against.
     pub fn apply(&self, ledger: &mut Ledger) {
@@ -79,13 +87,21 @@ pub fn lines(changes: &[Change], on: Footing) -> serde_json::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Applies the lines that were written on top of this ledger. Others, and what an append that was cut short left, are
-/// passed over.
-pub fn replay(ledger: &mut Ledger, bytes: &[u8], on: Footing) {
+/// Applies the lines that were written on top of this ledger, and says whom they are about. Others, and what an append
+/// that was cut short left, are passed over.
+pub fn replay(ledger: &mut Ledger, bytes: &[u8], on: Footing) -> BTreeSet<ConversationId> {
     let lines = bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    let mut changed = BTreeSet::new();
     for line in lines.filter(|line| line.on == on) {
         line.change.apply(ledger);
+        changed.insert(line.change.id());
     }
+    changed
+}
+
+/// How many of these bytes are whole lines. Another process may be in the middle of the next one.
+pub fn whole_lines(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
 }
 
 #[cfg(test)]

@@ -130,7 +130,12 @@ impl StoreRoot {
         self.vfs().join("tree.json")
     }
 
-    /// Guards the mirror and every change of a parent.
+    /// What changed in the mirror since its file was written.
+    pub fn tree_journal(&self) -> PathBuf {
+        self.vfs().join("tree.journal")
+    }
+
+    /// Guards the mirror, its journal and every change of a parent.
     pub fn tree_lock(&self) -> PathBuf {
         self.vfs().join("tree.lock")
     }

@@ -171,6 +171,14 @@ impl Ledger {
         self.conversations.iter().map(|(&id, entry)| (id, entry))
     }
 
+    /// The conversations of which two ledgers remember different things.
+    pub fn differences(&self, other: &Self) -> BTreeSet<ConversationId> {
+        let (mine, theirs) = (&self.conversations, &other.conversations);
+        let changed = mine.iter().filter(|(id, entry)| theirs.get(id) != Some(entry));
+        let new = theirs.keys().filter(|id| !mine.contains_key(id));
+        changed.map(|(&id, _)| id).chain(new.copied()).collect()
+    }
+
     /// What is remembered of a conversation, to be changed; where nothing is, it is not meant to be here.
     pub(crate) fn entry(&mut self, id: ConversationId) -> &mut Entry {
         self.conversations.entry(id).or_insert_with(|| Entry::new(Projection::LocalOnly))

@@ -3,6 +3,7 @@
 //! The store never learns that a mount or a terminal exists. Decisions are pure functions of values; the disk is reached
 //! through [`disk::Disk`] alone, and nothing is written without a [`lock::Guard`].
 
+pub mod books;
 pub mod clean;
 pub mod conflict;
 pub mod conversation;

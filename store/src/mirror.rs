@@ -1,7 +1,9 @@
 //! The mirror of parent links and origins in `vfs/tree.json`. Another writer of metadata may drop keys it does not know; the
 //! mirror is where they are found again. It is a value; reading and writing the file is the store's affair.
 
-use std::collections::BTreeMap;
+pub mod journal;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,12 +17,36 @@ pub struct Mirror {
     conversations: BTreeMap<ConversationId, Link>,
 }
 
+/// What is mirrored of one conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Link {
+pub struct Link {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<ConversationId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
+}
+
+impl Link {
+    /// As it is once it follows metadata.
+    pub fn following(&self, meta: &Meta) -> Self {
+        // Silence is what a writer leaves that does not know the key; it says nothing.
+        let parent = self.effective_parent(meta);
+        Self { parent, origin: meta.origin().map(ToOwned::to_owned).or_else(|| self.origin.clone()) }
+    }
+
+    /// The parent a conversation has: what its metadata says, and where that is silent this.
+    pub fn effective_parent(&self, meta: &Meta) -> Option<ConversationId> {
+        match meta.parent() {
+            Parent::Of(parent) => Some(parent),
+            Parent::Root => None,
+            Parent::Absent | Parent::Garbage(_) => self.parent,
+        }
+    }
+
+    /// As it is once the removal of the parent was meant.
+    pub fn without_parent(&self) -> Self {
+        Self { parent: None, ..self.clone() }
+    }
 }
 
 impl Mirror {
@@ -60,14 +86,7 @@ impl Mirror {
 
     /// Makes the mirror follow metadata. `true` if that changed it.
     pub fn follow(&mut self, id: ConversationId, meta: &Meta) -> bool {
-        let parent = match meta.parent() {
-            Parent::Of(parent) => Some(parent),
-            Parent::Root => None,
-            // Silence is what a writer leaves that does not know the key; it says nothing.
-            Parent::Absent | Parent::Garbage(_) => self.parent(id),
-        };
-        let origin = meta.origin().map(ToOwned::to_owned).or_else(|| self.origin(id).map(ToOwned::to_owned));
-        self.set(id, Link { parent, origin })
+        self.set(id, self.of(id).following(meta))
     }
 
     /// As [`Mirror::follow`], for a file that came from elsewhere: where it names no parent, its place does.
@@ -94,8 +113,7 @@ impl Mirror {
 
     /// Forgets the parent alone, because its removal was meant. `true` if there was one.
     pub fn forget_parent(&mut self, id: ConversationId) -> bool {
-        let origin = self.origin(id).map(ToOwned::to_owned);
-        self.set(id, Link { parent: None, origin })
+        self.set(id, self.of(id).without_parent())
     }
 
     /// Takes over what another mirror knows and this one does not.
@@ -107,7 +125,21 @@ impl Mirror {
         }
     }
 
-    fn set(&mut self, id: ConversationId, link: Link) -> bool {
+    /// Everything that is mirrored of a conversation.
+    pub fn of(&self, id: ConversationId) -> Link {
+        self.link(id).cloned().unwrap_or_default()
+    }
+
+    /// The conversations of which two mirrors say different things.
+    pub fn differences(&self, other: &Self) -> BTreeSet<ConversationId> {
+        let (mine, theirs) = (&self.conversations, &other.conversations);
+        let changed = mine.iter().filter(|(id, link)| theirs.get(id) != Some(link));
+        let new = theirs.keys().filter(|id| !mine.contains_key(id));
+        changed.map(|(&id, _)| id).chain(new.copied()).collect()
+    }
+
+    /// Makes this all that is mirrored of a conversation. `true` if that is news.
+    pub fn set(&mut self, id: ConversationId, link: Link) -> bool {
         let before = if link == Link::default() {
             self.conversations.remove(&id)
         } else {

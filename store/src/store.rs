@@ -2,7 +2,6 @@
 //! whoever wants to change something asks for a [`Writer`](crate::writer::Writer).
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,14 +11,12 @@ use crate::disk::Disk;
 use crate::error::{Context as _, Result};
 use crate::events::Stream;
 use crate::journal::{self, Footing};
-use crate::json::{self, JsonError};
 use crate::layout::{Layout, managed};
 use crate::ledger::{Head, Identity, Ledger};
 use crate::lock::{Holder, LockDir};
-use crate::mirror::Mirror;
 use crate::observe::{UnitBytes, glance, read_file};
 use crate::plan::{Form, Plan, Wanted};
-use crate::problem::{Problem, What};
+use crate::problem::Problem;
 use crate::reconcile::{ManagedFile, Unit};
 use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
@@ -268,31 +265,6 @@ impl Store {
             Err(error) => return Err(error).context("look at", &file),
         };
         Ok(Footing::new(self.identity()?, ledger))
-    }
-
-    /// The mirror, with what the siblings' mirrors add.
-    pub fn mirror(&self) -> Result<Mirror> {
-        self.look_at_mirror().map(|(mirror, _)| mirror)
-    }
-
-    fn look_at_mirror(&self) -> Result<(Mirror, Vec<Problem>)> {
-        let (mut mirror, mut problems) = (Mirror::default(), Vec::new());
-        for root in std::iter::once(&self.layout.store).chain(&self.layout.siblings) {
-            let file = root.tree_file();
-            match self.disk().read(&file) {
-                Ok(contents) => match serde_json::from_slice::<Mirror>(&contents.bytes) {
-                    Ok(found) => mirror.absorb(&found),
-                    Err(error) => {
-                        let shape = || JsonError::new(error.to_string());
-                        let reason = json::object(&contents.bytes).err().unwrap_or_else(shape);
-                        problems.push(Problem { id: None, path: file, what: What::Mirror { reason } });
-                    }
-                },
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).context("read", &file),
-            }
-        }
-        Ok((mirror, problems))
     }
 
     fn identity(&self) -> Result<Identity> {

@@ -14,6 +14,7 @@ mod elsewhere;
 mod flat;
 mod gc;
 mod keep;
+mod later;
 mod migrate;
 mod note;
 mod operation;
@@ -21,6 +22,7 @@ mod own;
 mod project;
 mod reconcile;
 mod remove;
+mod reshape;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -36,9 +38,11 @@ pub use cover::Covered;
 pub use create::Seed;
 pub use doctor::{Fixed, problems};
 pub use gc::{Aside, Collected, expired};
+pub(crate) use later::Later;
 pub use migrate::Migrated;
 pub use reconcile::{Progress, Reconciled};
 pub use remove::Strategy;
+pub use reshape::{Known, Reshaped, Shape};
 pub use tidy::Tidied;
 pub use toggle::Toggled;
 pub use uncover::Uncovered;
@@ -62,6 +66,8 @@ pub struct Writer {
     store: Store,
     /// The process it works for, where that is another.
     caller: Option<u32>,
+    /// What is to reach the disk later, where somebody sees to that.
+    later: Option<Later>,
 }
 
 /// Locks on several conversations.
@@ -71,7 +77,7 @@ impl Store {
     /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link, and
     /// lets real files follow that a mount has left behind.
     pub fn writer(&self) -> Result<(Writer, Migrated)> {
-        let mut writer = Writer { store: self.clone(), caller: None };
+        let mut writer = Writer { store: self.clone(), caller: None, later: None };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
         if migrated.silos > 0 {
@@ -197,7 +203,7 @@ impl Writer {
             return Err(Error::Malformed { path: dir.to_owned(), reason });
         }
         check(file, bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
-        self.scratch().replace(&path, bytes)?;
+        self.saving().replace(&path, bytes)?;
         self.store.disk().stat(&path).context("look at", &path)
     }
 
@@ -231,6 +237,11 @@ impl Writer {
 
     fn scratch(&self) -> Scratch<'_> {
         Scratch::new(self.store.disk(), self.store.layout.store.tmp(), self.store.around.pid)
+    }
+
+    /// As [`Writer::scratch`], for files whose names can reach the disk later.
+    fn saving(&self) -> Scratch<'_> {
+        self.scratch().putting_off(self.later.as_ref())
     }
 
     fn work_scratch(&self) -> Option<Scratch<'_>> {

@@ -451,7 +451,7 @@ fn a_directory_is_taken_in() {
         },
         change: |store| {
             let from = store.layout().worktree_state().join("arrival");
-            with_guard(store, ARRIVED, |writer, guard| writer.adopt(guard, &from, Some(id(B))))
+            with_guard(store, ARRIVED, |writer, guard| writer.adopt(guard, &from, Some(id(B))).map(drop))
         },
     });
 }

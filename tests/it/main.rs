@@ -38,6 +38,8 @@ mod presence;
 mod races;
 // A store as the real tool leaves it.
 mod real_store;
+// A new title or parent beneath a mount, without a look at everything.
+mod reshape;
 // Which conversation a terminal is on.
 mod sessions;
 // What stories look at; no tests of its own.

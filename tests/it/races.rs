@@ -56,6 +56,9 @@ impl Disk for Eventful {
     fn read(&self, path: &Path) -> io::Result<Contents> {
         RealDisk.read(path)
     }
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
+        RealDisk.read_from(path, offset)
+    }
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         RealDisk.list(path)
     }

@@ -179,9 +179,8 @@ impl World {
 
     /// The mirrored parent of a conversation.
     fn mirrored(&self, id: u64) -> Value {
-        let bytes = fs::read(self.workspace.silo().join("vfs/tree.json")).unwrap_or_else(|_| b"null".to_vec());
-        let mirror: Value = serde_json::from_slice(&bytes).expect("the mirror is JSON");
-        mirror["conversations"][id.to_string()]["parent"].clone()
+        let mirror = open(&self.workspace, true).mirror().expect("the mirror can be read");
+        mirror.parent(ConversationId::new(id).expect("a small number")).map_or(Value::Null, |parent| json!(parent))
     }
 
     /// All conversations of the store, with their bytes.

@@ -183,6 +183,10 @@ impl Disk for FaultDisk {
         self.call("read", path, false, || self.real.read(path))
     }
 
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
+        self.call("read_from", path, false, || self.real.read_from(path, offset))
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.call("list", path, false, || self.real.list(path))
     }

@@ -16,7 +16,7 @@ use crate::bell::CHANGES;
 
 /// What counts among the store's books. This worktree's own are written by every reconcile, and whoever else writes them
 /// asks for one.
-const LINKS: &str = "tree.json";
+const LINKS: [&str; 2] = ["tree.json", "tree.journal"];
 /// What befalls the workspace as a whole.
 const FATE: AddWatchFlags = AddWatchFlags::IN_DELETE
     .union(AddWatchFlags::IN_MOVED_FROM)
@@ -135,7 +135,7 @@ impl Watch {
                     }
                 }
             }
-            On::Books => noticed.changed |= name == LINKS,
+            On::Books => noticed.changed |= LINKS.iter().any(|link| name == *link),
             // One that is let go of is removed, or at least closed.
             On::Locks => {
                 noticed.unlocked |= event.mask.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE);

@@ -308,11 +308,14 @@ impl Vfs {
         }
         // Whatever arrives is live for a moment, and a live one cannot be beneath an archived one.
         let archived = item.partition == Partition::Archived;
-        if let Err(error) = writer.adopt(&guard, &item.dir, item.parent.filter(|_| !archived)) {
-            let stale = self.catalog.write().give(id, None);
-            self.tell(stale);
-            return Err(error.into());
-        }
+        let dir = match writer.adopt(&guard, &item.dir, item.parent.filter(|_| !archived)) {
+            Ok(dir) => dir,
+            Err(error) => {
+                let stale = self.catalog.write().give(id, None);
+                self.tell(stale);
+                return Err(error.into());
+            }
+        };
         drop(guard);
         let path = self.note_path(id);
         if let Err(error) = self.backing.remove(&path) {
@@ -324,8 +327,10 @@ impl Vfs {
                 let guard = self.lock(caller, id)?;
                 writer.reparent(&guard, item.parent)?;
             }
+            self.look_after_shape(id)?;
+        } else {
+            self.look_after_arrival(dir)?;
         }
-        self.look_after_shape(id)?;
         // What came before its parent can follow now.
         self.tend_arrivals();
         Ok(())

@@ -183,7 +183,9 @@ impl Vfs {
                 let path = self.path(&node)?;
                 Ok(self.backing.sync(&path).context("sync", &path)?)
             }
-            Node::Children(_) | Node::Alias(..) | Node::Orphan(_) => Ok(()),
+            // What hangs where is in files of the store.
+            Node::Children(_) => Ok(self.writer.catch_up()?),
+            Node::Alias(..) | Node::Orphan(_) => Ok(()),
         }
     }
 

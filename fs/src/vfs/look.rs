@@ -1,7 +1,7 @@
 //! Looking at the store: everything at once in the beginning, then only what is said to have changed. What is seen goes into
 //! the catalog, and what that makes stale is told.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -10,27 +10,46 @@ use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::Partition;
+use jp_store::lock::Guard;
 use jp_store::meta::Meta;
 use jp_store::presence::Projection;
+use jp_store::problem::What;
 use jp_store::reconcile::ManagedFile;
+use jp_store::writer::{Known, Reshaped, Shape, Writer};
 
-use super::{Mark, Sight, Vfs, mark};
+use super::{Sight, Vfs, mark};
 use crate::caller::Caller;
 use crate::catalog::{Former, Item, Stale};
 use crate::error::Result;
 use crate::node::{Dir, Node};
 
+/// How often a change is tried again that finds the books written meanwhile.
+const PATIENCE: usize = 4;
+
 /// What a watch has seen.
 #[derive(Debug, Default)]
 pub struct Noticed {
-    /// Directories of conversations came, went or were renamed.
-    pub names: bool,
-    /// The mirror, the ledger or its journal changed.
+    /// Directories of conversations that came, went or were renamed.
+    pub names: HashSet<PathBuf>,
+    /// Any directory of a conversation may have.
+    pub all_names: bool,
+    /// The mirror, the ledger or one of their journals changed.
     pub books: bool,
     /// These files of conversations came, went or changed, by path in the conversation's directory.
     pub files: HashSet<(ConversationId, PathBuf)>,
     /// Something was missed: everything may have changed.
     pub everything: bool,
+}
+
+impl Noticed {
+    /// Whether nothing was seen.
+    pub fn is_nothing(&self) -> bool {
+        !self.is_named() && !self.books && !self.everything && self.files.is_empty()
+    }
+
+    fn is_named(&self) -> bool {
+        self.all_names || !self.names.is_empty()
+    }
 }
 
 impl Vfs {
@@ -43,15 +62,17 @@ impl Vfs {
         }
         let covered = self.writer.store().layout().covered;
         let metadata = noticed.files.iter().any(|(_, inner)| inner == Path::new(ManagedFile::Metadata.name()));
-        if !covered && (noticed.names || noticed.books || metadata) {
+        if !covered && (noticed.is_named() || noticed.books || metadata) {
             // The real files have a say too, and only a whole look weighs them.
             self.look_at_all()?;
         } else {
             if noticed.books {
                 self.look_at_books()?;
             }
-            if noticed.names {
+            if noticed.all_names {
                 self.look_at_names()?;
+            } else if !noticed.names.is_empty() {
+                self.look_at_some(&noticed.names)?;
             }
         }
         let mut stale = Vec::new();
@@ -59,7 +80,7 @@ impl Vfs {
             stale.extend(self.look_at_file(*id, inner)?);
         }
         self.tell(stale);
-        if noticed.names || noticed.books || metadata {
+        if noticed.is_named() || noticed.books || metadata {
             self.tend_refused(Caller { pid: std::process::id() });
         }
         Ok(())
@@ -67,7 +88,7 @@ impl Vfs {
 
     /// Looks at every name, every file and all the books, without being told where. For where watching is not possible.
     pub fn look_around(&self) -> Result<()> {
-        let mut noticed = Noticed { names: true, books: true, ..Noticed::default() };
+        let mut noticed = Noticed { all_names: true, books: true, ..Noticed::default() };
         let dirs: Vec<_> = {
             let catalog = self.catalog.read();
             catalog
@@ -103,11 +124,9 @@ impl Vfs {
     }
 
     fn look_at_all_with(&self, sight: &mut Sight) -> Result<()> {
-        let store = self.writer.store();
-        sight.books = self.books()?;
-        let snapshot = store.snapshot()?;
-        sight.mirror = snapshot.mirror.clone();
-        sight.ledger = snapshot.ledger.clone();
+        let (snapshot, books) = self.writer.store().snapshot_with_books()?;
+        sight.books = books;
+        sight.doubled = snapshot.problems().iter().any(|problem| matches!(problem.what, What::Duplicate));
         let mut seen = HashSet::new();
         let mut stale = Vec::new();
         for found in snapshot.all() {
@@ -121,7 +140,7 @@ impl Vfs {
                 title: found.title().map(ToOwned::to_owned),
                 dir: place.dir.clone(),
                 pending: false,
-                hidden: sight.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
+                hidden: sight.books.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
             };
             stale.extend(self.catalog.write().apply(found.id, Some(item)));
         }
@@ -141,6 +160,48 @@ impl Vfs {
     pub(super) fn look_at_names(&self) -> Result<()> {
         let mut sight = self.sight.lock();
         self.look_at_names_with(&mut sight, None)
+    }
+
+    /// These directories of conversations alone.
+    fn look_at_some(&self, dirs: &HashSet<PathBuf>) -> Result<()> {
+        let mut sight = self.sight.lock();
+        self.look_at_some_with(&mut sight, dirs)
+    }
+
+    /// A conversation has arrived, in this directory.
+    pub(super) fn look_after_arrival(&self, dir: PathBuf) -> Result<()> {
+        if !self.writer.store().layout().covered {
+            return self.look_at_all();
+        }
+        let mut sight = self.sight.lock();
+        self.look_at_books_with(&mut sight)?;
+        self.look_at_some_with(&mut sight, &HashSet::from([dir]))
+    }
+
+    /// Gives a conversation another title or parent, and lets the catalog follow. `false`, and nothing is done, where that
+    /// takes a look at everything.
+    pub(super) fn reshape(&self, writer: &Writer, guard: &Guard, shape: Shape<'_>) -> Result<bool> {
+        let id = guard.id();
+        let mut sight = self.sight.lock();
+        let mut done = None;
+        for _ in 0..PATIENCE {
+            self.look_at_books_with(&mut sight)?;
+            if sight.doubled {
+                return Ok(false);
+            }
+            let dir = |id| Some(self.catalog.read().get(id).filter(|item| !item.pending)?.dir.clone());
+            done = writer.reshape(guard, shape, Known { books: &sight.books, dir: &dir })?;
+            if done.is_some() || sight.books.is_current(self.writer.store())? {
+                break;
+            }
+        }
+        let Some(Reshaped { dir, name, title, parent }) = done else { return Ok(false) };
+        self.note_own(&dir.join(ManagedFile::Metadata.name()));
+        let item = Item { name: name.into(), parent, title, dir, ..self.item(id)? };
+        let stale = self.catalog.write().apply(id, Some(item));
+        drop(sight);
+        self.tell(stale);
+        Ok(true)
     }
 
     /// After a change of title, parent or partition of our own: the books first, then names, then the conversation itself.
@@ -180,6 +241,7 @@ impl Vfs {
             // Which of two directories counts is for the store to say.
             return self.look_at_all_with(sight);
         }
+        sight.doubled = false;
         let mut stale = Vec::new();
         let gone: Vec<_> = {
             let catalog = self.catalog.read();
@@ -201,15 +263,63 @@ impl Vfs {
         Ok(())
     }
 
+    fn look_at_some_with(&self, sight: &mut Sight, dirs: &HashSet<PathBuf>) -> Result<()> {
+        if sight.doubled {
+            // One that is gone may leave another of the same conversation.
+            return self.look_at_names_with(sight, None);
+        }
+        let mut by_id: BTreeMap<ConversationId, BTreeSet<PathBuf>> = BTreeMap::new();
+        for dir in dirs {
+            if let Some(id) = dir.file_name().and_then(ConversationId::from_dirname) {
+                by_id.entry(id).or_default().insert(dir.clone());
+            }
+        }
+        let mut stale = Vec::new();
+        for (id, mut dirs) in by_id {
+            let known = self.catalog.read().get(id).filter(|item| !item.pending).map(|item| item.dir.clone());
+            dirs.extend(known.clone());
+            let mut there = Vec::new();
+            for dir in dirs {
+                match self.backing.stat(&dir) {
+                    Ok(stat) if stat.kind == Kind::Dir => there.push(dir),
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(error).context("look at", &dir).map_err(Into::into);
+                    }
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            let item = match &there[..] {
+                [] if known.is_none() => continue,
+                [] => None,
+                [dir] if known.as_ref() == Some(dir) => continue,
+                [dir] => {
+                    let archived =
+                        dir.parent() == Some(&*self.writer.store().layout().store.partition(Partition::Archived));
+                    let partition = if archived { Partition::Archived } else { Partition::Live };
+                    let name = dir.file_name().unwrap_or_default().to_owned();
+                    Some(self.look_at(sight, id, partition, name, dir.clone()))
+                }
+                // Which of them counts is for the store to say.
+                [_, _, ..] => {
+                    self.tell(stale);
+                    return self.look_at_all_with(sight);
+                }
+            };
+            stale.extend(self.catalog.write().apply(id, item));
+        }
+        self.tell(stale);
+        Ok(())
+    }
+
     /// One conversation in its directory.
     fn look_at(&self, sight: &Sight, id: ConversationId, partition: Partition, name: OsString, dir: PathBuf) -> Item {
         let bytes = self.backing.read_all(&dir.join(ManagedFile::Metadata.name())).ok();
         let meta = bytes.and_then(|bytes| Meta::parse(&bytes).ok());
-        let entry = sight.ledger.get(id);
+        let entry = sight.books.ledger.get(id);
         Item {
             partition,
             name,
-            parent: sight.mirror.effective_parent(id, meta.as_ref(), None),
+            parent: sight.books.mirror.effective_parent(id, meta.as_ref(), None),
             shown: entry.is_some_and(|entry| entry.intent == Projection::Projected),
             title: meta.as_ref().and_then(Meta::title).map(ToOwned::to_owned),
             dir,
@@ -220,28 +330,15 @@ impl Vfs {
 
     /// The mirror and the ledger, if they are not as they were seen.
     fn look_at_books_with(&self, sight: &mut Sight) -> Result<()> {
-        let books = self.books()?;
-        if books == sight.books {
-            return Ok(());
-        }
-        let store = self.writer.store();
-        let mirror_changed = books[0] != sight.books[0];
-        if mirror_changed {
-            sight.mirror = store.mirror()?;
-        }
-        sight.ledger = store.read_ledger()?;
-        sight.books = books;
-        let items: Vec<_> = {
-            let catalog = self.catalog.read();
-            catalog.ids().filter_map(|id| Some((id, catalog.get(id).filter(|item| !item.pending)?.clone()))).collect()
-        };
+        let changed = sight.books.follow(self.writer.store())?;
         let mut stale = Vec::new();
-        for (id, item) in items {
+        for id in changed {
+            let Some(item) = self.catalog.read().get(id).filter(|item| !item.pending).cloned() else { continue };
             let mut new = item.clone();
-            if mirror_changed && sight.mirror.parent(id) != item.parent {
+            if sight.books.mirror.parent(id) != item.parent {
                 new = self.look_at(sight, id, item.partition, item.name.clone(), item.dir.clone());
             }
-            let entry = sight.ledger.get(id);
+            let entry = sight.books.ledger.get(id);
             new.shown = entry.is_some_and(|entry| entry.intent == Projection::Projected);
             new.hidden = entry.map(|entry| entry.hidden.clone()).unwrap_or_default();
             if new != item {
@@ -263,6 +360,8 @@ impl Vfs {
         }
         if inner == Path::new(ManagedFile::Metadata.name()) && !item.pending && self.writer.store().layout().covered {
             let sight = self.sight.lock();
+            // Whoever had the sight until now may have moved it.
+            let Ok(item) = self.item(id) else { return Ok(Vec::new()) };
             let item = self.look_at(&sight, id, item.partition, item.name, item.dir);
             let stale = self.catalog.write().apply(id, Some(item));
             self.tell(stale);
@@ -287,15 +386,12 @@ impl Vfs {
     pub(super) fn note(&self, changes: &[Change]) -> Result<()> {
         let mut sight = self.sight.lock();
         self.writer.note(changes)?;
-        if let Ok(books) = self.books() {
-            // Otherwise they are news, and the next look reads them.
-            sight.books = books;
-        }
         let mut stale = Vec::new();
         for change in changes {
-            change.apply(&mut sight.ledger);
-            let (Change::Show(id) | Change::Hide(id) | Change::HideFile(id, _) | Change::ShowFile(id, _)) = change;
-            let entry = sight.ledger.get(*id).cloned();
+            // The next look at the books reads it again, which changes nothing.
+            change.apply(&mut sight.books.ledger);
+            let id = &change.id();
+            let entry = sight.books.ledger.get(*id).cloned();
             let mut catalog = self.catalog.write();
             if let Change::Show(_) | Change::Hide(_) = change {
                 stale.extend(catalog.put_away(*id, matches!(change, Change::Hide(_))));
@@ -308,23 +404,6 @@ impl Vfs {
         drop(sight);
         self.tell(stale);
         Ok(())
-    }
-
-    /// How the books look: the mirror, the ledger, its journal.
-    fn books(&self) -> Result<[Option<Mark>; 3]> {
-        let layout = self.writer.store().layout();
-        let mut books = [None; 3];
-        for (book, path) in
-            books.iter_mut().zip([layout.store.tree_file(), layout.projection_file(), layout.journal_file()])
-        {
-            *book = match self.backing.stat(&path) {
-                Ok(stat) => Some(mark(&stat)),
-                // One that cannot be looked at is not one that is not there.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                Err(error) => return Err(error).context("look at", &path).map_err(Into::into),
-            };
-        }
-        Ok(books)
     }
 
     /// Something was missed: nothing that the kernel remembers can be relied on.
@@ -353,20 +432,18 @@ impl Vfs {
                 catalog.add_former(id, former);
             }
         }
+        catalog.take_former_news();
     }
 
-    /// Former names outlive the mount.
+    /// Former names outlive the mount. Nothing is done where there are no new ones.
     pub fn keep_former(&self) {
-        if self.rules.read_only {
+        if self.rules.read_only || !self.catalog.write().take_former_news() {
             return;
         }
         let former: BTreeMap<_, _> = self.catalog.read().former().clone().into_iter().collect();
         let path = self.former_path();
         // Plain values are always JSON.
         let bytes = serde_json::to_vec(&former).unwrap_or_default();
-        if self.backing.read_all(&path).is_ok_and(|known| known == bytes) || former.is_empty() {
-            return;
-        }
         if let Err(error) = self.backing.replace(&path, &path.with_extension("new"), &bytes) {
             tracing::warn!(path = %path.display(), %error, "former names cannot be kept");
         }

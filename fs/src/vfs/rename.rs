@@ -9,6 +9,7 @@ use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::scratch::is_scratch;
+use jp_store::writer::Shape;
 
 use super::remove::absent;
 use super::save::Outcome;
@@ -332,26 +333,27 @@ impl Vfs {
             self.put_in(&writer, id, partition)?;
         }
         let guard = self.lock(caller, id)?;
-        let parent = self.catalog.read().tree_parent(id);
-        if parent != at.parent() {
-            writer.reparent(&guard, at.parent())?;
-        }
-        if item.name != name {
-            let title = self.title_of(id, text);
-            if title != item.title {
+        let before = self.catalog.read().tree_parent(id);
+        let parent = (before != at.parent()).then(|| at.parent());
+        let title = (item.name != name).then(|| self.title_of(id, text)).filter(|title| *title != item.title);
+        let shape = Shape::Place { parent, title: title.as_ref().map(Option::as_deref) };
+        let moved = parent.is_some() || title.is_some();
+        if moved && !self.reshape(&writer, &guard, shape)? {
+            if let Some(parent) = parent {
+                writer.reparent(&guard, parent)?;
+            }
+            if let Some(title) = &title {
                 writer.edit(&guard, |meta| meta.set_title(title.as_deref()))?;
             }
+            self.look_after_shape(id)?;
         }
         drop(guard);
-        self.look_after_shape(id)?;
         let mut catalog = self.catalog.write();
         if catalog.get(id).is_some_and(|now| now.name != name) {
             // The slug of a title is not always what was typed; what was typed goes on leading here.
             let title = catalog.get(id).and_then(|now| now.title.clone());
             catalog.add_former(id, Former { name: text.to_owned(), title });
         }
-        drop(catalog);
-        self.keep_former();
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use jp_store::json::JsonError;
 use jp_store::lock::Guard;
 use jp_store::meta::{Meta, Parent};
 use jp_store::reconcile::{Digest, ManagedFile};
+use jp_store::writer::{Shape, Writer};
 use parking_lot::ArcMutexGuard;
 
 use super::Vfs;
@@ -143,7 +144,7 @@ impl Vfs {
     /// Brings a draft to disk and tries it once more.
     pub(super) fn sync_managed(&self, caller: Caller, id: ConversationId, file: ManagedFile) -> Result<()> {
         let _room = self.room(id).lock_arc();
-        let Some(draft) = self.draft(id, file) else { return Ok(()) };
+        let Some(draft) = self.draft(id, file) else { return Ok(self.writer.catch_up_on(&self.item(id)?.dir)?) };
         let outcome = match self.lock(caller, id) {
             Ok(guard) => self.settle(caller, &guard, id, file, draft, Some),
             Err(error) => Err(error),
@@ -153,8 +154,14 @@ impl Vfs {
         }
         match outcome? {
             Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
-            Outcome::Committed | Outcome::Kept(_) => Ok(()),
+            Outcome::Committed | Outcome::Kept(_) => Ok(self.writer.catch_up_on(&self.item(id)?.dir)?),
         }
+    }
+
+    /// What was saved reaches the disk, names included, and long journals are folded. Called every now and then.
+    pub fn tend_disk(&self) -> Result<()> {
+        self.writer.catch_up()?;
+        if self.rules.read_only { Ok(()) } else { Ok(self.writer.fold_if_long()?) }
     }
 
     /// Drafts reach the disk, and those that wait for a lock are tried again. Called every now and then.
@@ -362,8 +369,10 @@ impl Vfs {
         let dir = path.parent().unwrap_or(Path::new("")).to_owned();
         let shape = file == ManagedFile::Metadata && self.changes_shape(id, current.as_deref(), &draft.bytes);
         if shape {
-            writer.replace(guard, file, &draft.bytes)?;
-            self.look_after_shape(id)?;
+            if !self.reshape(&writer, guard, Shape::Bytes(&draft.bytes))? {
+                writer.replace(guard, file, &draft.bytes)?;
+                self.look_after_shape(id)?;
+            }
             self.honour_place(&writer, guard, id)?;
         } else {
             writer.save(guard, &dir, file, &draft.bytes)?;
@@ -408,7 +417,7 @@ impl Vfs {
     }
 
     /// A conversation that a program has put somewhere belongs there, whatever its file says or leaves out.
-    fn honour_place(&self, writer: &jp_store::writer::Writer, guard: &Guard, id: ConversationId) -> Result<()> {
+    fn honour_place(&self, writer: &Writer, guard: &Guard, id: ConversationId) -> Result<()> {
         let (given, natural) = {
             let catalog = self.catalog.read();
             if !catalog.is_given(id) {
@@ -417,8 +426,11 @@ impl Vfs {
             (catalog.place(id).and_then(|(dir, _)| dir.parent()), catalog.tree_parent(id))
         };
         if given != natural && !self.is_new(id) {
-            writer.reparent(guard, given)?;
-            self.look_after_shape(id)?;
+            let shape = Shape::Place { parent: Some(given), title: None };
+            if !self.reshape(writer, guard, shape)? {
+                writer.reparent(guard, given)?;
+                self.look_after_shape(id)?;
+            }
         }
         let stale = self.catalog.write().give(id, None);
         self.tell(stale);

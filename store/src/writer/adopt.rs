@@ -24,11 +24,11 @@ impl Writer {
     /// whatever else is in it comes along. `from` is on the store's filesystem.
     ///
     /// Its place gives its parent. Where the file names none, the mirror keeps it and no byte of the file changes; a file
-    /// that names another is rewritten once.
-    pub fn adopt(&self, guard: &Guard, from: &Path, parent: Option<ConversationId>) -> Result<()> {
+    /// that names another is rewritten once. Returns its directory.
+    pub fn adopt(&self, guard: &Guard, from: &Path, parent: Option<ConversationId>) -> Result<PathBuf> {
         let (id, layout) = (guard.id(), &self.store.layout);
         self.check_guard(guard)?;
-        {
+        let dir = {
             let ledger_lock = if layout.is_single_root() { None } else { Some(self.ledger_lock()?) };
             let tree_lock = self.file_lock(&layout.store.tree_lock())?;
             self.check_place(id, parent)?;
@@ -40,9 +40,14 @@ impl Writer {
                 self.note_under(lock, &[Change::Show(id)])?;
             }
             self.check_guard(guard)?;
-            move_dir(self.store.disk(), from, &layout.store.conversations().join(id.dirname(meta.title())))?;
+            let dir = layout.store.conversations().join(id.dirname(meta.title()));
+            move_dir(self.store.disk(), from, &dir)?;
+            dir
+        };
+        if layout.work.is_some() {
+            self.sync(guard)?;
         }
-        if layout.work.is_some() { self.sync(guard) } else { Ok(()) }
+        Ok(dir)
     }
 
     /// Refuses an id that is somebody's, and a parent that is not there or lies beneath a conversation of this id. Looks

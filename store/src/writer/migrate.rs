@@ -239,16 +239,20 @@ impl Writer {
 
     fn merge_mirror(&self, sibling: &StoreRoot) -> Result<()> {
         let disk = self.store.disk();
-        let file = sibling.tree_file();
-        if !exists(disk, &file)? {
+        let (file, journal) = (sibling.tree_file(), sibling.tree_journal());
+        let there = exists(disk, &file)?;
+        if !there && !exists(disk, &journal)? {
             return Ok(());
         }
-        let _turn = self.file_lock(&self.store.layout.store.tree_lock())?;
+        let turn = self.file_lock(&self.store.layout.store.tree_lock())?;
         let mut both = self.store.clone();
         both.layout.siblings = vec![sibling.clone()];
-        let bytes = crate::json::pretty(&both.mirror()?);
-        self.scratch().replace(&self.store.layout.store.tree_file(), &bytes)?;
-        disk.remove_file(&file).context("remove", &file)
+        self.write_mirror(&turn, &both.mirror()?)?;
+        if there {
+            disk.remove_file(&file).context("remove", &file)?;
+        }
+        // Without its file the journal says nothing.
+        self.drop_journal(&journal)
     }
 
     /// Everything else at the top of a silo and in its `vfs` directory: configuration, approvals, other worktrees' state.

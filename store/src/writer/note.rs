@@ -1,16 +1,25 @@
-//! Notes what a worktree shows, without looking at a single conversation. Lines are appended to the ledger's journal;
-//! folding makes one file of both.
+//! Notes what a worktree shows and what hangs where, without looking at a single conversation. Lines are appended to the
+//! books' journals; folding makes one file of each book and its journal.
+
+use std::path::Path;
 
 use super::Writer;
 use crate::error::{Context as _, Result};
-use crate::files::make_dirs;
+use crate::files::{exists, make_dirs};
+use crate::id::ConversationId;
 use crate::journal::{self, Change};
 use crate::ledger::Ledger;
 use crate::lock::FileLock;
+use crate::mirror::journal::Footing;
+use crate::mirror::{self, Link, Mirror};
 use crate::scan::is_absent;
 
+/// A journal of this size is folded into its book: some thousands of lines.
+const LONG: u64 = 1 << 20;
+
 impl Writer {
-    /// Notes changes of what this worktree shows. They survive the death of this process; nothing is brought to disk.
+    /// Notes changes of what this worktree shows. They survive the death of this process, and reach the disk
+    /// when somebody catches up.
     pub fn note(&self, changes: &[Change]) -> Result<()> {
         if changes.is_empty() || self.store.layout.is_single_root() {
             return Ok(());
@@ -19,18 +28,34 @@ impl Writer {
         self.note_under(&lock, changes)
     }
 
-    /// Makes one file of the ledger and its journal.
+    /// Makes one file of each book and its journal.
     pub fn fold(&self) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         if layout.is_single_root() {
             return Ok(());
         }
         let lock = self.ledger_lock()?;
-        match disk.stat(&layout.journal_file()) {
-            Ok(_) => self.write_ledger(&lock, &self.store.read_ledger()?),
-            Err(error) if is_absent(&error) => Ok(()),
-            Err(error) => Err(error).context("look at", &layout.journal_file()),
+        if exists(disk, &layout.journal_file())? {
+            self.write_ledger(&lock, &self.store.read_ledger()?)?;
         }
+        let lock = self.file_lock(&layout.store.tree_lock())?;
+        if exists(disk, &layout.store.tree_journal())? {
+            self.change_mirror(&lock, |_| true)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Writer::fold`], once a journal has grown so long that reading it whole would be felt.
+    pub fn fold_if_long(&self) -> Result<()> {
+        let layout = &self.store.layout;
+        for journal in [layout.journal_file(), layout.store.tree_journal()] {
+            match self.store.disk().stat(&journal) {
+                Ok(stat) if stat.size > LONG => return self.fold(),
+                Err(error) if !is_absent(&error) => return Err(error).context("look at", &journal),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// The lock that guards the ledger, its journal and the workspace's directories.
@@ -43,7 +68,7 @@ impl Writer {
         let file = self.store.layout.journal_file();
         let lines = journal::lines(changes, self.store.footing()?);
         let lines = lines.map_err(std::io::Error::other).context("encode", &file)?;
-        self.store.disk().append(&file, &lines).context("append to", &file)
+        self.append(&file, &lines)
     }
 
     /// Writes the whole ledger. Its journal is in it by then; a line that stays behind says nothing about the new file.
@@ -53,8 +78,43 @@ impl Writer {
         make_dirs(disk, &layout.worktree_state())?;
         let bytes = ledger.to_bytes().map_err(std::io::Error::other).context("encode", &file)?;
         self.scratch().replace(&file, &bytes)?;
-        match disk.remove_file(&journal) {
-            Err(error) if !is_absent(&error) => Err(error).context("remove", &journal),
+        self.drop_journal(&journal)
+    }
+
+    /// Notes what the mirror says of a conversation now. It survives the death of this process.
+    pub(super) fn note_link(&self, _lock: &FileLock, id: ConversationId, link: Link) -> Result<()> {
+        let (disk, root) = (self.store.disk(), &self.store.layout.store);
+        let (file, journal) = (root.tree_file(), root.tree_journal());
+        let on = match disk.stat(&file) {
+            Ok(stat) => Some(stat),
+            Err(error) if is_absent(&error) => None,
+            Err(error) => return Err(error).context("look at", &file),
+        };
+        let line = mirror::journal::line(id, link, Footing::new(on));
+        let line = line.map_err(std::io::Error::other).context("encode", &journal)?;
+        self.append(&journal, &line)
+    }
+
+    /// Adds lines to a journal. They reach the disk when somebody catches up.
+    fn append(&self, journal: &Path, lines: &[u8]) -> Result<()> {
+        self.store.disk().append(journal, lines).context("append to", journal)?;
+        if let (Some(later), Some(dir)) = (&self.later, journal.parent()) {
+            later.put_off_file(journal);
+            later.put_off_dir(dir);
+        }
+        Ok(())
+    }
+
+    /// Writes the whole mirror, as [`Writer::write_ledger`] does the ledger.
+    pub(super) fn write_mirror(&self, _lock: &FileLock, mirror: &Mirror) -> Result<()> {
+        let root = &self.store.layout.store;
+        self.scratch().replace(&root.tree_file(), &crate::json::pretty(mirror))?;
+        self.drop_journal(&root.tree_journal())
+    }
+
+    pub(super) fn drop_journal(&self, journal: &Path) -> Result<()> {
+        match self.store.disk().remove_file(journal) {
+            Err(error) if !is_absent(&error) => Err(error).context("remove", journal),
             Ok(()) | Err(_) => Ok(()),
         }
     }

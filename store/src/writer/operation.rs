@@ -79,13 +79,11 @@ impl Writer {
     }
 
     /// Changes the mirror, starting from what is on disk now, by whoever holds the tree's lock.
-    pub(super) fn change_mirror(&self, _lock: &FileLock, change: impl Fn(&mut Mirror) -> bool) -> Result<()> {
-        let file = self.store.layout.store.tree_file();
+    pub(super) fn change_mirror(&self, lock: &FileLock, change: impl Fn(&mut Mirror) -> bool) -> Result<()> {
         let mut mirror = self.store.mirror()?;
         if change(&mut mirror) {
-            self.keep_broken_mirror(&file)?;
-            let bytes = crate::json::pretty(&mirror);
-            self.scratch().replace(&file, &bytes)?;
+            self.keep_broken_mirror(&self.store.layout.store.tree_file())?;
+            self.write_mirror(lock, &mirror)?;
         }
         Ok(())
     }

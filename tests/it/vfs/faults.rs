@@ -63,6 +63,9 @@ impl Disk for Ground {
     fn read(&self, path: &Path) -> io::Result<Contents> {
         self.now()?.read(path)
     }
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
+        self.now()?.read_from(path, offset)
+    }
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.now()?.list(path)
     }

@@ -60,6 +60,10 @@ impl Disk for Hook {
         RealDisk.read(path)
     }
 
+    fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
+        RealDisk.read_from(path, offset)
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         RealDisk.list(path)
     }
