@@ -11,6 +11,7 @@ pub(crate) enum Unit {
     Millis,
     Megabytes,
     Bytes,
+    Count,
 }
 
 /// A column: what is above it, and what its figures are called in the JSON.
@@ -64,7 +65,7 @@ impl Figure {
     fn shown(self, unit: Unit, was: Option<f64>) -> String {
         let mut text = match (self.value, unit) {
             (value, _) if value.is_nan() => return "–".to_owned(),
-            (value, Unit::Bytes) => format!("{value:.0}"),
+            (value, Unit::Bytes | Unit::Count) => format!("{value:.0}"),
             (value, Unit::Megabytes) => format!("{value:.1}"),
             (value, Unit::Millis) if value >= 100.0 => format!("{value:.0}"),
             (value, Unit::Millis) if value >= 10.0 => format!("{value:.1}"),
