@@ -394,6 +394,44 @@ mod tests {
     }
 
     #[test]
+    fn files_are_as_large_as_real_ones() {
+        let env = TestEnv::new();
+        let work = env.init_workspace("main", "ab1cd");
+        Bulk::new(100).events_size(200).write(&work).expect("written");
+        let median = |name: &str| {
+            let files = files_below(&work.silo()).into_iter().filter(|path| path.ends_with(name));
+            let mut sizes: Vec<u64> = files.map(|path| fs::metadata(path).expect("written").len()).collect();
+            sizes.sort_unstable();
+            sizes[sizes.len() / 2]
+        };
+        let (metadata, config) = (median("metadata.json"), median("base_config.json"));
+        assert!((250..350).contains(&metadata) && (1_800..2_300).contains(&config), "{metadata}, {config}");
+
+        let mut events: Vec<usize> = Bulk::new(10_000).plan().iter().map(|one| one.events_size).collect();
+        events.sort_unstable();
+        let (middle, longest) = (events[5_000], events[9_999]);
+        assert!((15_000..20_000).contains(&middle) && (1_000_000..2_000_000).contains(&longest), "{middle}, {longest}");
+    }
+
+    #[test]
+    fn a_family_has_its_size_and_nobody_else_is_in_it() {
+        let env = TestEnv::new();
+        let work = env.init_workspace("main", "ab1cd");
+        let copy = env.root().join("copy");
+        let bulk = Bulk::new(300).events_size(100).layout(Layout::Nested).family(100).copy(copy.clone());
+        bulk.write(&work).expect("written");
+        let places = bulk.places();
+        let [above, head, other, child] = &places[..4] else { panic!("{places:?}") };
+        assert!(head.starts_with(above) && child.starts_with(other) && !head.starts_with(other));
+        assert_eq!(places.iter().filter(|place| place.starts_with(head) && *place != head).count(), 100);
+        assert_eq!(places.iter().filter(|place| place.starts_with(above)).count(), 102);
+        assert_eq!(places.iter().filter(|place| place.starts_with(other)).count(), 2);
+        assert!(places.iter().all(|place| copy.join(place).join("events.json").is_file()));
+        let projection = work.storage().join("conversations");
+        assert_eq!(Shot::of(&copy).without_mtimes().diff(&Shot::of(&projection).without_mtimes()), "");
+    }
+
+    #[test]
     fn the_same_seed_makes_the_same_store() {
         let shot = |seed| {
             let env = TestEnv::new();

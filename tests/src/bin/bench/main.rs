@@ -125,7 +125,7 @@ impl Bench<'_> {
         let mut targets =
             vec![Target { name: REAL, root: site.real() }, Target { name: MOUNT, root: mount.point.clone() }];
         let names = targets::compare(&targets)?;
-        say(&format!("the mount has the {names} names and sizes of the real files\n"))?;
+        say(&format!("the mount has the {names} names and sizes of the real files, and is {}\n", mount.manner()?))?;
         if options.wants("reading") {
             self.begin("reading", options.slow_rounds)?;
             if !caches::can_drop() {

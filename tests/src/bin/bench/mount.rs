@@ -43,6 +43,15 @@ impl Mount {
         Ok(())
     }
 
+    /// How it learns of changes beside it: by watching, or by looking once a second where there are no watches left.
+    pub(crate) fn manner(&self) -> Result<String, Box<dyn Error>> {
+        let output = checked(&mut jp(&self.work, &["status", "--json"]))?;
+        let status: Value = serde_json::from_slice(&output.stdout)?;
+        let mounts = status["mounts"].as_array().into_iter().flatten();
+        let manner = mounts.filter_map(|mount| mount["staleness"].as_str()).next();
+        Ok(manner.unwrap_or("not telling how it learns of changes").to_owned())
+    }
+
     /// What the system says of the memory of the process behind the mount: now and at most, in bytes.
     pub(crate) fn memory(&self) -> Result<(f64, f64), Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
