@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::env::Workspace;
 use crate::sample::{base_config, dirname, native_time, pretty, set_mtime};
@@ -19,20 +21,41 @@ pub enum Layout {
     Nested,
 }
 
+impl Layout {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Flat => "flat",
+            Self::Nested => "nested",
+        }
+    }
+
+    /// The one that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Absent, Self::Flat, Self::Nested].into_iter().find(|layout| layout.name() == name)
+    }
+}
+
+/// A word that about one in a hundred conversations has in its events, and nothing else has.
+pub const RARE: &str = "xylophone";
+
 /// A store of `count` conversations in a random forest.
 #[derive(Clone, Debug)]
 pub struct Bulk {
     count: usize,
     seed: u64,
     depth: usize,
+    family: usize,
     events_size: usize,
     layout: Layout,
+    copies: Vec<PathBuf>,
 }
 
 impl Bulk {
     /// So many conversations, at most 8 deep, `events.json` of about 20 KB with a long tail, in U alone.
     pub fn new(count: usize) -> Self {
-        Self { count, seed: 1, depth: 8, events_size: 20_000, layout: Layout::Absent }
+        Self { count, seed: 1, depth: 8, family: 0, events_size: 20_000, layout: Layout::Absent, copies: Vec::new() }
     }
 
     /// Another seed makes another store.
@@ -47,7 +70,15 @@ impl Bulk {
         self
     }
 
-    /// The typical size of `events.json` in bytes. One in a hundred is between 6 and 30 times as large.
+    /// Gives one conversation this many descendants. It is the second one and a child of the first; the third is a root as
+    /// the first is, and has a child too.
+    pub fn family(mut self, descendants: usize) -> Self {
+        self.family = descendants;
+        self
+    }
+
+    /// The typical size of `events.json` in bytes. One in a hundred is between 6 and 30 times as large, one in a thousand up
+    /// to 100 times.
     pub fn events_size(mut self, bytes: usize) -> Self {
         self.events_size = bytes;
         self
@@ -59,68 +90,132 @@ impl Bulk {
         self
     }
 
+    /// Copies everything to a directory of no workspace as well, nested.
+    pub fn copy(mut self, dir: PathBuf) -> Self {
+        self.copies.push(dir);
+        self
+    }
+
     /// Writes it all and returns the ids with their parents, in order of creation.
     pub fn write(&self, workspace: &Workspace) -> io::Result<Vec<(u64, Option<u64>)>> {
         let store = workspace.silo().join("conversations");
         let projection = workspace.storage().join("conversations");
-        let config = pretty(&base_config());
-        let mut random = Random::new(self.seed);
-        let mut made: Vec<Made> = Vec::with_capacity(self.count);
-        let mut id = 17_000_000_000;
-        for _ in 0..self.count {
-            id += 1 + random.below(1_000);
-            let parent = self.choose_parent(&mut random, &made);
-            let title = title(&mut random);
-            let name = dirname(id, Some(&title));
-            let parent_id = parent.map(|index| made[index].id);
-            let metadata = metadata(id, &title, parent_id);
-            let events = events(id, self.size(&mut random), &mut random);
+        let made = self.plan();
+        let config = config();
+        let one = |one: &Made| {
+            let mut random = Random::new(one.seed);
+            let metadata = metadata(one, &mut random);
+            let events = events(one.id, one.events_size, &mut random);
             let files: [(&str, &[u8]); 3] = [
                 ("metadata.json", metadata.as_bytes()),
                 ("base_config.json", &config),
                 ("events.json", events.as_bytes()),
             ];
-            let place = match (self.layout, parent) {
-                (Layout::Nested, Some(index)) => made[index].place.join("conversations").join(&name),
-                (Layout::Nested | Layout::Flat | Layout::Absent, _) => projection.join(&name),
-            };
-            let time = i64::try_from(id).map_err(io::Error::other)? * 100_000_000;
-            write_dir(&store.join(&name), &files, time)?;
-            if self.layout != Layout::Absent {
-                write_dir(&place, &files, time)?;
+            let time = i64::try_from(one.id).map_err(io::Error::other)? * 100_000_000;
+            write_dir(&store.join(&one.name), &files, time)?;
+            match self.layout {
+                Layout::Nested => write_dir(&projection.join(&one.place), &files, time)?,
+                Layout::Flat => write_dir(&projection.join(&one.name), &files, time)?,
+                Layout::Absent => {}
             }
-            let depth = parent.map_or(1, |index| made[index].depth + 1);
-            made.push(Made { id, parent: parent_id, depth, place });
-        }
+            self.copies.iter().try_for_each(|dir| write_dir(&dir.join(&one.place), &files, time))
+        };
+        let workers = thread::available_parallelism().map_or(1, NonZero::get);
+        thread::scope(|scope| {
+            let (made, one) = (&made, &one);
+            let work = |worker| move || made.iter().skip(worker).step_by(workers).try_for_each(one);
+            let working: Vec<_> = (0..workers).map(|worker| scope.spawn(work(worker))).collect();
+            working
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a panic"))))
+        })?;
         Ok(made.into_iter().map(|one| (one.id, one.parent)).collect())
+    }
+
+    /// Where each conversation lies in a nested tree, in order of creation. Nothing is written.
+    pub fn places(&self) -> Vec<PathBuf> {
+        self.plan().into_iter().map(|one| one.place).collect()
+    }
+
+    /// What there is to write. It is decided in one sequence, so that it is the same however many write it.
+    fn plan(&self) -> Vec<Made> {
+        let mut random = Random::new(self.seed);
+        let mut made: Vec<Made> = Vec::with_capacity(self.count);
+        let mut id = 17_000_000_000;
+        for _ in 0..self.count {
+            id += 1 + random.below(1_000);
+            let above = self.choose_parent(&mut random, &made).map(|index| &made[index]);
+            let title = title(&mut random);
+            let name = dirname(id, Some(&title));
+            let one = Made {
+                id,
+                parent: above.map(|above| above.id),
+                depth: above.map_or(1, |above| above.depth + 1),
+                place: above.map_or_else(PathBuf::new, |above| above.place.join("conversations")).join(&name),
+                events_size: self.size(&mut random),
+                seed: random.next_u64(),
+                name,
+                title,
+            };
+            made.push(one);
+        }
+        made
     }
 
     /// One in three is a root; the others continue something recent that is not too deep.
     fn choose_parent(&self, random: &mut Random, made: &[Made]) -> Option<usize> {
-        if made.is_empty() || random.below(3) == 0 {
+        let first = if self.family > 0 { FAMILY + self.family } else { 0 };
+        if made.len() < first {
+            return self.choose_in_family(random, made);
+        }
+        let others = made.len() - first;
+        if others == 0 || random.below(3) == 0 {
             return None;
         }
-        let recent = made.len().min(500);
+        let recent = others.min(500);
         let index = made.len() - 1 - random.below(recent as u64) as usize;
         (made[index].depth < self.depth).then_some(index)
     }
 
+    fn choose_in_family(&self, random: &mut Random, made: &[Made]) -> Option<usize> {
+        match made.len() {
+            0 | 2 => None,
+            1 => Some(0),
+            3 => Some(2),
+            count => {
+                let index = FAMILY - 1 + random.below((count - FAMILY + 1) as u64) as usize;
+                let fits = index >= FAMILY && made[index].depth < self.depth;
+                Some(if fits { index } else { 1 })
+            }
+        }
+    }
+
     fn size(&self, random: &mut Random) -> usize {
-        let (from, to) = match random.below(100) {
-            0..60 => (25, 100),
-            60..90 => (100, 200),
-            90..99 => (200, 600),
-            _ => (600, 3_000),
+        let (from, to) = match random.below(1_000) {
+            0..600 => (25, 100),
+            600..900 => (100, 200),
+            900..990 => (200, 600),
+            990..999 => (600, 3_000),
+            _ => (3_000, 10_000),
         };
         self.events_size * (from + random.below(to - from)) as usize / 100
     }
 }
 
+/// How many there are before the descendants of a family: its head, the parent of that, and another parent with a child.
+const FAMILY: usize = 4;
+
 struct Made {
     id: u64,
     parent: Option<u64>,
     depth: usize,
+    title: String,
+    name: String,
+    /// Where it lies in a nested tree.
     place: PathBuf,
+    events_size: usize,
+    /// What its files are made of.
+    seed: u64,
 }
 
 /// Numbers that look random and are the same on every machine (splitmix64).
@@ -198,13 +293,21 @@ fn title(random: &mut Random) -> String {
     words(random, count)
 }
 
-/// Written by hand, because it is written very often. No word needs escaping.
-fn metadata(id: u64, title: &str, parent: Option<u64>) -> String {
-    let mut text = format!("{{\n  \"title\": \"{title}\",\n  \"last_activated_at\": \"{}\"", native_time(id));
-    if let Some(parent) = parent {
+/// About 2 KB, the same for all.
+fn config() -> Vec<u8> {
+    let mut config = base_config();
+    config["assistant"]["system_prompt"] = words(&mut Random::new(0), 300).into();
+    pretty(&config)
+}
+
+/// About 300 bytes. Written by hand, because it is written very often. No word needs escaping.
+fn metadata(one: &Made, random: &mut Random) -> String {
+    let time = native_time(one.id);
+    let mut text = format!("{{\n  \"title\": \"{}\",\n  \"last_activated_at\": \"{time}\"", one.title);
+    if let Some(parent) = one.parent {
         let _ = write!(text, ",\n  \"parent_id\": {parent}");
     }
-    text.push_str("\n}\n");
+    let _ = write!(text, ",\n  \"summary\": \"{}\"\n}}\n", words(random, 25));
     text
 }
 
@@ -212,13 +315,18 @@ fn events(id: u64, size: usize, random: &mut Random) -> String {
     let mut text = String::with_capacity(size + 1_000);
     text.push_str("[\n");
     let mut time = id;
+    let mut rare = random.below(100) == 0;
     loop {
         let _ =
             write!(text, "  {{\n    \"timestamp\": \"{}\",\n    \"type\": \"turn_start\"\n  }},\n", native_time(time));
         for (kind, key, longest) in [("chat_request", "content", 40), ("chat_response", "message", 200)] {
             time += 1 + random.below(300);
             let count = 5 + random.below(longest);
-            let said = words(random, count);
+            let mut said = words(random, count);
+            if rare {
+                let _ = write!(said, " {RARE}");
+                rare = false;
+            }
             let _ = write!(
                 text,
                 "  {{\n    \"timestamp\": \"{}\",\n    \"type\": \"{kind}\",\n    \"{key}\": \"{said}\"\n  }},\n",
@@ -283,6 +391,44 @@ mod tests {
             let value: Value = serde_json::from_slice(&bytes).expect("JSON");
             assert_eq!(pretty(&value), bytes, "{} is not in the form on disk", path.display());
         }
+    }
+
+    #[test]
+    fn files_are_as_large_as_real_ones() {
+        let env = TestEnv::new();
+        let work = env.init_workspace("main", "ab1cd");
+        Bulk::new(100).events_size(200).write(&work).expect("written");
+        let median = |name: &str| {
+            let files = files_below(&work.silo()).into_iter().filter(|path| path.ends_with(name));
+            let mut sizes: Vec<u64> = files.map(|path| fs::metadata(path).expect("written").len()).collect();
+            sizes.sort_unstable();
+            sizes[sizes.len() / 2]
+        };
+        let (metadata, config) = (median("metadata.json"), median("base_config.json"));
+        assert!((250..350).contains(&metadata) && (1_800..2_300).contains(&config), "{metadata}, {config}");
+
+        let mut events: Vec<usize> = Bulk::new(10_000).plan().iter().map(|one| one.events_size).collect();
+        events.sort_unstable();
+        let (middle, longest) = (events[5_000], events[9_999]);
+        assert!((15_000..20_000).contains(&middle) && (1_000_000..2_000_000).contains(&longest), "{middle}, {longest}");
+    }
+
+    #[test]
+    fn a_family_has_its_size_and_nobody_else_is_in_it() {
+        let env = TestEnv::new();
+        let work = env.init_workspace("main", "ab1cd");
+        let copy = env.root().join("copy");
+        let bulk = Bulk::new(300).events_size(100).layout(Layout::Nested).family(100).copy(copy.clone());
+        bulk.write(&work).expect("written");
+        let places = bulk.places();
+        let [above, head, other, child] = &places[..4] else { panic!("{places:?}") };
+        assert!(head.starts_with(above) && child.starts_with(other) && !head.starts_with(other));
+        assert_eq!(places.iter().filter(|place| place.starts_with(head) && *place != head).count(), 100);
+        assert_eq!(places.iter().filter(|place| place.starts_with(above)).count(), 102);
+        assert_eq!(places.iter().filter(|place| place.starts_with(other)).count(), 2);
+        assert!(places.iter().all(|place| copy.join(place).join("events.json").is_file()));
+        let projection = work.storage().join("conversations");
+        assert_eq!(Shot::of(&copy).without_mtimes().diff(&Shot::of(&projection).without_mtimes()), "");
     }
 
     #[test]

@@ -11,11 +11,12 @@ use tempfile::TempDir;
 
 use crate::procs::{Output, Running};
 
-/// A temporary directory that holds `home/`, `data/` and any number of projects, and goes away with its last clone.
+/// A temporary directory that holds `home/`, `data/` and any number of projects, and goes away with its last clone
+/// unless it was there before.
 #[derive(Clone, Debug)]
 pub struct TestEnv {
     root: PathBuf,
-    _dir: Arc<TempDir>,
+    _dir: Option<Arc<TempDir>>,
 }
 
 impl TestEnv {
@@ -39,7 +40,16 @@ impl TestEnv {
         for name in ["home", "data"] {
             fs::create_dir(root.join(name)).expect("an empty directory takes a new name");
         }
-        Self { root, _dir: Arc::new(dir) }
+        Self { root, _dir: Some(Arc::new(dir)) }
+    }
+
+    /// The environment in a directory that is there and stays, with what it holds already.
+    pub fn within(dir: &Path) -> std::io::Result<Self> {
+        let root = dir.canonicalize()?;
+        for name in ["home", "data"] {
+            fs::create_dir_all(root.join(name))?;
+        }
+        Ok(Self { root, _dir: None })
     }
 
     /// An empty environment in memory where there is any. Every change is brought to disk many times; for tests of order

@@ -19,7 +19,7 @@ mod shot;
 mod wait;
 
 pub use asked::{copy_program, have, named_program, setting};
-pub use bulk::{Bulk, Layout, Random};
+pub use bulk::{Bulk, Layout, RARE, Random};
 pub use env::{Call, TestEnv, Workspace, jp_binary};
 pub use fault_backing::FaultBacking;
 pub use fault_disk::FaultDisk;

@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use jp_tests::{Workspace, jp_binary};
+use jp_tests::Workspace;
 use serde_json::Value;
 
 use crate::job::{Group, Job};
+use crate::mount::{checked, jp};
 
 /// Every other time is shown as a multiple of these.
 const COPY: &str = "cp -r";
@@ -19,11 +20,7 @@ const LOOK: &str = "find -printf '%T@'";
 pub(crate) fn prepare(work: &Workspace) -> Result<(), Box<dyn Error>> {
     let shown = work.storage().join("conversations");
     for args in [&["export", "--quiet"][..], &["export", "--quiet", "--check"]] {
-        let output = jp(work, args).output()?;
-        if !output.status.success() {
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(format!("jp {}: {}\n{told}", args.join(" "), output.status).into());
-        }
+        checked(&mut jp(work, args))?;
     }
     match fs::read_dir(&shown)?.next() {
         Some(_) => Ok(()),
@@ -33,10 +30,8 @@ pub(crate) fn prepare(work: &Workspace) -> Result<(), Box<dyn Error>> {
 
 /// The commands on real files that are as they should be.
 pub(crate) fn in_step(work: &Workspace, rounds: usize) -> Group {
-    let mut look = work.env().command("find".as_ref(), work.root());
-    look.arg(work.storage().join("conversations")).args(["-printf", "%T@\\n"]);
     let jobs = [
-        (LOOK, look),
+        (LOOK, look(work)),
         ("jp export, in step", jp(work, &["export", "--quiet"])),
         ("jp export --check", jp(work, &["export", "--quiet", "--check"])),
     ];
@@ -71,10 +66,11 @@ pub(crate) fn from_scratch(work: &Workspace, rounds: usize) -> Group {
     }
 }
 
-fn jp(work: &Workspace, args: &[&str]) -> Command {
-    let mut command = work.env().command(jp_binary().as_os_str(), work.root());
-    command.args(args);
-    command
+/// The plain program that looks at every real file without reading it.
+pub(crate) fn look(work: &Workspace) -> Command {
+    let mut look = work.env().command("find".as_ref(), work.root());
+    look.arg(work.storage().join("conversations")).args(["-printf", "%T@\\n"]);
+    look
 }
 
 /// Makes room for a directory by giving the one that is there another name. Removing it would spoil what is measured next:

@@ -3,9 +3,11 @@
 use std::error::Error;
 use std::io;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use jp_tests::Random;
+
+use crate::interrupt;
+use crate::samples::{Samples, timed};
 
 /// What happens before each run of a command, outside of the measured time.
 pub(crate) type Before = Box<dyn Fn() -> io::Result<()>>;
@@ -15,7 +17,7 @@ pub(crate) struct Job {
     pub(crate) name: &'static str,
     command: Command,
     before: Option<Before>,
-    millis: Vec<f64>,
+    samples: Samples,
 }
 
 /// Commands whose times are compared with each other.
@@ -31,7 +33,7 @@ pub(crate) struct Group {
 
 impl Job {
     pub(crate) fn new(name: &'static str, command: Command) -> Self {
-        Self { name, command, before: None, millis: Vec::new() }
+        Self { name, command, before: None, samples: Samples::new() }
     }
 
     /// Does something before each run.
@@ -41,20 +43,19 @@ impl Job {
     }
 
     pub(crate) fn median(&self) -> f64 {
-        let mut millis = self.millis.clone();
-        millis.sort_by(f64::total_cmp);
-        millis.get(millis.len() / 2).copied().unwrap_or(f64::NAN)
+        self.samples.median()
     }
 
     pub(crate) fn least(&self) -> f64 {
-        self.millis.iter().copied().fold(f64::INFINITY, f64::min)
+        self.samples.least()
     }
 
     pub(crate) fn most(&self) -> f64 {
-        self.millis.iter().copied().fold(0.0, f64::max)
+        self.samples.most()
     }
 
     fn run(&mut self, synced: bool) -> Result<f64, Box<dyn Error>> {
+        interrupt::check()?;
         if let Some(before) = &self.before {
             before().map_err(|err| format!("before {}: {err}", self.name))?;
         }
@@ -62,9 +63,8 @@ impl Job {
             nix::unistd::sync();
         }
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        let start = Instant::now();
-        let status = self.command.status().map_err(|err| format!("cannot run {}: {err}", self.name))?;
-        let millis = start.elapsed().as_secs_f64() * 1_000.0;
+        let (millis, status) =
+            timed(|| self.command.status()).map_err(|err| format!("cannot run {}: {err}", self.name))?;
         if !status.success() {
             return Err(format!("{}: {status}", self.name).into());
         }
@@ -81,7 +81,7 @@ impl Group {
             for job in &mut self.jobs {
                 let millis = job.run(self.synced)?;
                 if round > 0 {
-                    job.millis.push(millis);
+                    job.samples.add(millis);
                 }
             }
         }

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use jp_tests::{Workspace, jp_binary};
+use jp_tests::Workspace;
 
 use crate::job::{Group, Job};
+use crate::mount::jp;
 use crate::say;
 
 /// The argument with which this program runs itself as the bare reader.
@@ -21,19 +23,13 @@ const BARE: &str = "bare reader";
 pub(crate) fn group(work: &Workspace, rounds: usize) -> io::Result<Group> {
     let store = work.silo().join("conversations");
     let program = |program: &Path| work.env().command(program.as_os_str(), work.root());
-    let jp = |args: &[&str]| {
-        let mut command = program(&jp_binary());
-        command.args(args);
-        command
-    };
-    let mut find = program(Path::new("sh"));
-    find.args(["-c", "find \"$1\" -name metadata.json -print0 | xargs -0 cat > /dev/null", "sh"]).arg(&store);
+    let jp = |args: &[&str]| jp(work, args);
     let mut bare = program(&std::env::current_exe()?);
     bare.arg(READER).arg(&store);
     let mut both = program(&std::env::current_exe()?);
     both.arg(READER).arg(&store).arg(work.storage().join("conversations"));
     let jobs = [
-        (FIND, find),
+        (FIND, cat(work)),
         (BARE, bare),
         ("bare, both roots", both),
         ("jp c ls", jp(&["c", "ls"])),
@@ -47,6 +43,14 @@ pub(crate) fn group(work: &Workspace, rounds: usize) -> io::Result<Group> {
         rounds,
         synced: false,
     })
+}
+
+/// What a shell would do to read every `metadata.json` of the store once.
+pub(crate) fn cat(work: &Workspace) -> Command {
+    let mut command = work.env().command("sh".as_ref(), work.root());
+    command.args(["-c", "find \"$1\" -name metadata.json -print0 | xargs -0 cat > /dev/null", "sh"]);
+    command.arg(work.silo().join("conversations"));
+    command
 }
 
 /// The least that a lister can do: find every `metadata.json` and read it once. The store is flat, the workspace nested.

@@ -4,16 +4,25 @@ use serde_json::{Map, Value, json};
 
 use crate::job::{Group, Job};
 use crate::options::Options;
+use crate::sheet::Sheet;
 
 /// Everything, for machines.
-pub(crate) fn results(options: &Options, groups: &[Group]) -> Value {
+pub(crate) fn results(options: &Options, groups: &[Group], sheets: &[Sheet]) -> Value {
+    let mut results: Map<String, Value> = groups.iter().flat_map(rows).collect();
+    // One thing may be in two tables, with other figures in each.
+    for (name, row) in sheets.iter().flat_map(Sheet::rows) {
+        match (results.get_mut(&name).and_then(Value::as_object_mut), row) {
+            (Some(known), Value::Object(row)) => known.extend(row),
+            (_, row) => drop(results.insert(name, row)),
+        }
+    }
     json!({
         "size": options.size,
         "rounds": options.rounds,
         "slow_rounds": options.slow_rounds,
         "events_size": options.events_size,
-        "layout": format!("{:?}", options.layout).to_lowercase(),
-        "results": groups.iter().flat_map(rows).collect::<Map<_, _>>(),
+        "layout": options.layout.name(),
+        "results": results,
     })
 }
 
