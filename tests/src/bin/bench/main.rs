@@ -134,7 +134,7 @@ impl Bench<'_> {
             let bindfs = site.scratch("bindfs");
             let bindfs = if options.bindfs { Bindfs::begin(&site.work, &site.real(), &bindfs)? } else { None };
             targets.extend(bindfs.iter().map(|bindfs| Target { name: BINDFS, root: bindfs.point.clone() }));
-            for sheet in reading::measure(site, options, &targets, &mut self.random)? {
+            for sheet in reading::measure(site, options, &targets, &mount, &mut self.random)? {
                 self.show(sheet)?;
             }
             targets.retain(|target| target.name != BINDFS);

@@ -52,6 +52,14 @@ impl Mount {
         Ok(manner.unwrap_or("not telling how it learns of changes").to_owned())
     }
 
+    /// How often the process behind the mount has written anything so far. While others only read, that is its answers, and
+    /// so the requests it got.
+    pub(crate) fn answers(&self) -> Result<f64, Box<dyn Error>> {
+        let told = fs::read_to_string(format!("/proc/{}/io", self.pid))?;
+        let count = told.lines().find_map(|line| line.strip_prefix("syscw: ")?.parse().ok());
+        count.ok_or_else(|| "the system does not count what the process behind the mount writes".into())
+    }
+
     /// What the system says of the memory of the process behind the mount: now and at most, in bytes.
     pub(crate) fn memory(&self) -> Result<(f64, f64), Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;

@@ -9,7 +9,7 @@ use jp_tests::{RARE, Random};
 
 use crate::caches;
 use crate::interrupt;
-use crate::mount::checked;
+use crate::mount::{Mount, checked};
 use crate::options::Options;
 use crate::readers::READERS;
 use crate::repository::Repository;
@@ -32,8 +32,9 @@ const WORKS: [(&str, [f64; 3]); 6] = [
 /// How many times faster than `bindfs` it is to be in steady state.
 const AHEAD: f64 = 5.0;
 
-/// How many passes there are after the second one, of which the middle one counts.
+/// How many passes there are after the second one, of which the middle one counts. `bindfs` takes long, and never settles.
 const STEADY: usize = 3;
+const STEADY_BINDFS: usize = 1;
 
 const RATIOS: [Column; 5] = [
     Column { head: "cold ÷ real", key: "cold_to_real", unit: Unit::Ratio },
@@ -55,12 +56,19 @@ const TIMES: [Column; 9] = [
     Column { head: "steady", key: "bindfs_steady_ms", unit: Unit::Millis },
 ];
 
-/// The times of one program on one target.
+const REQUESTS: [Column; 3] = [
+    Column { head: "cold", key: "requests_cold", unit: Unit::Count },
+    Column { head: "second", key: "requests_second", unit: Unit::Count },
+    Column { head: "steady", key: "requests_steady", unit: Unit::Count },
+];
+
+/// The times of one program on one target, and how many requests each pass made of the mount.
 #[derive(Clone, Default)]
 struct Passes {
     cold: Samples,
     second: Samples,
     steady: Samples,
+    requests: [Samples; 3],
 }
 
 /// Measures every program on every target.
@@ -68,8 +76,9 @@ pub(crate) fn measure(
     site: &Site,
     options: &Options,
     targets: &[Target],
+    mount: &Mount,
     random: &mut Random,
-) -> Result<[Sheet; 2], Box<dyn Error>> {
+) -> Result<[Sheet; 3], Box<dyn Error>> {
     let wanted = |name: &str| options.wants_row(name);
     let repository = if wanted("git status") { Some(Repository::new(site, targets)?) } else { None };
     let programs = Programs { site, repository, own: std::env::current_exe()? };
@@ -77,6 +86,7 @@ pub(crate) fn measure(
     std::fs::create_dir_all(&empty)?;
     let mut ratios = Sheet::new("reading", &RATIOS);
     let mut times = Sheet::new("reading, ms", &TIMES);
+    let mut requests = Sheet::new("requests of the mount", &REQUESTS);
     for (name, limits) in WORKS.into_iter().filter(|(name, _)| wanted(name)) {
         programs.same(name, targets)?;
         let mut passes: Vec<(&Target, Passes)> = targets.iter().map(|target| (target, Passes::default())).collect();
@@ -84,7 +94,7 @@ pub(crate) fn measure(
             random.shuffle(&mut passes);
             for (target, passes) in &mut passes {
                 passes
-                    .add(|| programs.on(name, target), &empty)
+                    .add(|| programs.on(name, target), target, mount, &empty)
                     .map_err(|err| format!("{name} on {}: {err}", target.name))?;
             }
         }
@@ -98,15 +108,24 @@ pub(crate) fn measure(
         figures.push(Figure::at_least(bindfs[2] / mount[2], AHEAD));
         ratios.row(name, figures);
         times.row(name, [real, mount, bindfs].concat().into_iter().map(Figure::from).collect());
+        let asked = passes.iter().find(|(at, _)| at.name == MOUNT);
+        let asked = asked.map_or([f64::NAN; 3], |(_, passes)| passes.requests.each_ref().map(Samples::median));
+        requests.row(name, asked.into_iter().map(Figure::from).collect());
         say(&format!("{name} "))?;
     }
     say("\n")?;
-    Ok([ratios, times])
+    Ok([ratios, times, requests])
 }
 
 impl Passes {
     /// One round: after everything was forgotten, after that, and from then on.
-    fn add(&mut self, command: impl Fn() -> Command, empty: &Path) -> Result<(), Box<dyn Error>> {
+    fn add(
+        &mut self,
+        command: impl Fn() -> Command,
+        target: &Target,
+        mount: &Mount,
+        empty: &Path,
+    ) -> Result<(), Box<dyn Error>> {
         let cold = caches::can_drop();
         if cold {
             caches::drop_all()?;
@@ -115,17 +134,24 @@ impl Passes {
             version.current_dir(empty).env_remove("GIT_DIR").arg("--version");
             let _ = version.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         }
+        let start = mount.answers()?;
         let first = run(command())?;
+        let after_first = mount.answers()?;
         let second = run(command())?;
+        let after_second = mount.answers()?;
         if cold {
             self.cold.add(first);
             self.second.add(second);
+            self.requests[0].add(after_first - start);
+            self.requests[1].add(after_second - after_first);
         }
+        let passes = if target.name == BINDFS { STEADY_BINDFS } else { STEADY };
         let mut steady = Samples::default();
-        for _ in 0..STEADY {
+        for _ in 0..passes {
             steady.add(run(command())?);
         }
         self.steady.add(steady.median());
+        self.requests[2].add((mount.answers()? - after_second) / passes as f64);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
-//! Times of one thing that was done again and again.
+//! What was measured of one thing that was done again and again.
 
 use std::time::{Duration, Instant};
 
-/// Milliseconds, in the order they were taken.
+/// Figures, mostly milliseconds, in the order they were taken.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
@@ -11,15 +11,15 @@ impl Samples {
         Self(Vec::new())
     }
 
-    pub(crate) fn add(&mut self, millis: f64) {
-        self.0.push(millis);
+    pub(crate) fn add(&mut self, figure: f64) {
+        self.0.push(figure);
     }
 
     /// The middle one; not a number where there is none.
     pub(crate) fn median(&self) -> f64 {
-        let mut millis = self.0.clone();
-        millis.sort_by(f64::total_cmp);
-        millis.get(millis.len() / 2).copied().unwrap_or(f64::NAN)
+        let mut figures = self.0.clone();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
     }
 
     pub(crate) fn least(&self) -> f64 {
