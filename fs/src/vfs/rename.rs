@@ -12,7 +12,7 @@ use jp_store::scratch::is_scratch;
 use jp_store::writer::Shape;
 
 use super::remove::absent;
-use super::save::Outcome;
+use super::save::{Outcome, Ready};
 use super::{Attr, SWAP, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::{Former, Stale, parse};
@@ -39,7 +39,8 @@ impl Vfs {
         check_name(to.1)?;
         let (old_dir, new_dir) = (self.node(from.0)?, self.node(to.0)?);
         let source = self.find_known(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
-        let kind = self.attr_of(&source).map_err(absent)?.kind;
+        let attr = self.attr_of(&source).map_err(absent)?;
+        let kind = attr.kind;
         if let Node::Conversation(id) = source {
             return match (how, &new_dir) {
                 (Rename::Exchange, _) => Err(FsError::Invalid("only files change places".to_owned())),
@@ -89,7 +90,7 @@ impl Vfs {
             (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
             (Rename::Exchange, false) => self.exchange(caller, &source, &target)?,
             (_, true) => self.move_dir(caller, &source, &target)?,
-            (_, false) => self.move_file(caller, &source, kind, &target)?,
+            (_, false) => self.move_file(caller, &source, &attr, &target)?,
         }
         self.unmask(&new_dir, to.1);
         self.touch(&old_dir);
@@ -97,7 +98,8 @@ impl Vfs {
         Ok(())
     }
 
-    fn move_file(&self, caller: Caller, source: &Node, kind: Kind, target: &Node) -> Result<()> {
+    fn move_file(&self, caller: Caller, source: &Node, attr: &Attr, target: &Node) -> Result<()> {
+        let kind = attr.kind;
         let hold = self.hold(caller, &[source, target])?;
         let source_is_stored = self.is_stored_managed(source)?;
         let stays = source_is_stored || self.leaves_store(source, target)?;
@@ -108,25 +110,31 @@ impl Vfs {
             // Whoever moves it copies and removes it instead, as between filesystems.
             return Err(FsError::CrossDevice);
         }
-        self.make_way(target)?;
         self.make_room(target, kind)?;
         self.save_orphan(target)?;
         match target {
             Node::Managed(id, file) if self.is_stored_managed(target)? => {
                 let bytes = self.read_whole(source)?;
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
-                let _: Outcome = self.save(caller, guard, *id, *file, bytes)?;
+                let ready = self.ready(source, attr, *id)?;
+                let outcome = self.save(caller, guard, *id, *file, bytes, ready.as_ref())?;
                 self.show_file(target)?;
                 if let Some(draft) = self.draft(*id, *file) {
                     self.keep_draft(*id, *file, draft, true)?;
                 }
                 if !source_is_stored {
                     let path = self.path(source)?;
-                    self.backing.remove(&path).context("remove", &path)?;
+                    if !matches!(outcome, Outcome::Committed { handed_over: true }) {
+                        self.backing.remove(&path).context("remove", &path)?;
+                    }
+                    self.soil(source);
                     self.note_own(&path);
                 }
             }
             target => {
+                self.soil(source);
+                self.soil(target);
+                self.make_way(target)?;
                 let to = self.path(target)?;
                 if stays {
                     let bytes = self.read_whole(source)?;
@@ -157,6 +165,17 @@ impl Vfs {
             self.arrive(caller, *id)?;
         }
         Ok(())
+    }
+
+    /// The file behind a node, if it can become a managed file of this conversation as it is. Whoever still writes to it
+    /// waits for the room, and goes on by its number, which is the managed file's by then.
+    fn ready(&self, source: &Node, attr: &Attr, id: ConversationId) -> Result<Option<Ready>> {
+        let fits = matches!(source, Node::Own(..) | Node::Scratch(..)) && source.conversation() == Some(id);
+        // A time that somebody has set ahead would outlive every later save.
+        if !fits || attr.kind != Kind::File || attr.mtime > attr.ctime {
+            return Ok(None);
+        }
+        Ok(Some(Ready { path: self.path(source)?, on_disk: self.clean.lock().contains(source) }))
     }
 
     fn move_dir(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
@@ -207,7 +226,7 @@ impl Vfs {
                 // The old bytes are safe before the new ones take their place.
                 let beside = self.state.join("orphans").join(format!("{SWAP}{}-{}", id.deciseconds(), file.name()));
                 self.place_bytes(&beside, &beside.with_extension("new"), &old)?;
-                let saved = self.save(caller, guard, *id, *file, new);
+                let saved = self.save(caller, guard, *id, *file, new, None);
                 if saved.is_err() && self.backing.read_all(&target).ok() == stored {
                     self.backing.remove(&beside).context("remove", &beside)?;
                     return saved.map(drop);
