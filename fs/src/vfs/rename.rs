@@ -39,8 +39,7 @@ impl Vfs {
         check_name(to.1)?;
         let (old_dir, new_dir) = (self.node(from.0)?, self.node(to.0)?);
         let source = self.find_known(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
-        let attr = self.attr_of(&source).map_err(absent)?;
-        let kind = attr.kind;
+        let kind = self.attr_of(&source).map_err(absent)?.kind;
         if let Node::Conversation(id) = source {
             return match (how, &new_dir) {
                 (Rename::Exchange, _) => Err(FsError::Invalid("only files change places".to_owned())),
@@ -90,7 +89,7 @@ impl Vfs {
             (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
             (Rename::Exchange, false) => self.exchange(caller, &source, &target)?,
             (_, true) => self.move_dir(caller, &source, &target)?,
-            (_, false) => self.move_file(caller, &source, &attr, &target)?,
+            (_, false) => self.move_file(caller, &source, kind, &target)?,
         }
         self.unmask(&new_dir, to.1);
         self.touch(&old_dir);
@@ -98,8 +97,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn move_file(&self, caller: Caller, source: &Node, attr: &Attr, target: &Node) -> Result<()> {
-        let kind = attr.kind;
+    fn move_file(&self, caller: Caller, source: &Node, kind: Kind, target: &Node) -> Result<()> {
         let hold = self.hold(caller, &[source, target])?;
         let source_is_stored = self.is_stored_managed(source)?;
         let stays = source_is_stored || self.leaves_store(source, target)?;
@@ -116,7 +114,7 @@ impl Vfs {
             Node::Managed(id, file) if self.is_stored_managed(target)? => {
                 let bytes = self.read_whole(source)?;
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
-                let ready = self.ready(source, attr, *id)?;
+                let ready = self.ready(source, *id)?;
                 let outcome = self.save(caller, guard, *id, *file, bytes, ready.as_ref())?;
                 self.show_file(target)?;
                 if let Some(draft) = self.draft(*id, *file) {
@@ -169,13 +167,15 @@ impl Vfs {
 
     /// The file behind a node, if it can become a managed file of this conversation as it is. Whoever still writes to it
     /// waits for the room, and goes on by its number, which is the managed file's by then.
-    fn ready(&self, source: &Node, attr: &Attr, id: ConversationId) -> Result<Option<Ready>> {
-        let fits = matches!(source, Node::Own(..) | Node::Scratch(..)) && source.conversation() == Some(id);
-        // A time that somebody has set ahead would outlive every later save.
-        if !fits || attr.kind != Kind::File || attr.mtime > attr.ctime {
+    fn ready(&self, source: &Node, id: ConversationId) -> Result<Option<Ready>> {
+        if !matches!(source, Node::Own(..) | Node::Scratch(..)) || source.conversation() != Some(id) {
             return Ok(None);
         }
-        Ok(Some(Ready { path: self.path(source)?, on_disk: self.clean.lock().contains(source) }))
+        let path = self.path(source)?;
+        let stat = self.backing.stat(&path).context("look at", &path)?;
+        // A time that somebody has set ahead would outlive every later save.
+        let fits = stat.kind == Kind::File && stat.links == 1 && stat.mtime <= stat.ctime;
+        Ok(fits.then(|| Ready { path, on_disk: self.clean.lock().contains(source) }))
     }
 
     fn move_dir(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
