@@ -47,11 +47,14 @@ pub(super) struct Ready {
     pub(super) on_disk: bool,
 }
 
+/// Where the store's file is, and what it has; `None` where there is none.
+type Current = (PathBuf, Option<Vec<u8>>);
+
 /// What whoever commits a draft knows about it.
 #[derive(Debug, Default)]
 struct AtHand<'a> {
-    /// The store's file, read since the lock was taken, and where it is.
-    current: Option<(PathBuf, Option<Vec<u8>>)>,
+    /// The store's file, read since the lock was taken.
+    current: Option<Current>,
     ready: Option<&'a Ready>,
     /// The kernel has written these bytes itself, and knows them.
     written: bool,
@@ -115,7 +118,7 @@ impl Vfs {
             self.keep_draft(id, file, draft, true)?;
             return Err(FsError::Busy);
         };
-        self.settle(caller, &guard, id, file, draft, at_hand, |draft| undo.map(|undo| undo.apply(draft))).map(drop)
+        self.settle(caller, &guard, file, draft, at_hand, |draft| undo.map(|undo| undo.apply(draft))).map(drop)
     }
 
     /// Saves a managed file whole, as a rename into place does.
@@ -132,7 +135,7 @@ impl Vfs {
         let (mut draft, current) = self.begin_draft(id, file)?;
         draft.replace(bytes, self.now());
         let at_hand = AtHand { current: Some(current), ready, written: false };
-        let settled = self.settle(caller, guard, id, file, draft, at_hand, |_| before.clone());
+        let settled = self.settle(caller, guard, file, draft, at_hand, |_| before.clone());
         if let Err(FsError::Busy) = settled {
             // The bytes are still where they came from, so nothing needs to wait.
             let mut drafts = self.drafts.lock();
@@ -173,7 +176,7 @@ impl Vfs {
         let _room = self.room(id).lock_arc();
         let Some(draft) = self.draft(id, file) else { return Ok(self.writer.catch_up_on(&self.item(id)?.dir)?) };
         let outcome = match self.lock(caller, id) {
-            Ok(guard) => self.settle(caller, &guard, id, file, draft, AtHand::default(), Some),
+            Ok(guard) => self.settle(caller, &guard, file, draft, AtHand::default(), Some),
             Err(error) => Err(error),
         };
         if let Some(draft) = self.draft(id, file) {
@@ -259,7 +262,7 @@ impl Vfs {
             // Somebody saved it since. Which one is meant is not for us to say.
             return Ok(());
         }
-        self.settle(caller, &guard, id, file, draft, AtHand::default(), Some).map(drop)
+        self.settle(caller, &guard, file, draft, AtHand::default(), Some).map(drop)
     }
 
     /// Whether the tree has a place for metadata, as far as the catalog knows.
@@ -308,7 +311,7 @@ impl Vfs {
     }
 
     /// What is written goes on from here.
-    fn begin_draft(&self, id: ConversationId, file: ManagedFile) -> Result<(Draft, (PathBuf, Option<Vec<u8>>))> {
+    fn begin_draft(&self, id: ConversationId, file: ManagedFile) -> Result<(Draft, Current)> {
         let (path, bytes) = self.read_current(id, file)?;
         Ok((Draft::of(bytes.clone(), self.now()), (path, bytes)))
     }
@@ -319,12 +322,12 @@ impl Vfs {
         &self,
         caller: Caller,
         guard: &Guard,
-        id: ConversationId,
         file: ManagedFile,
         mut draft: Draft,
         at_hand: AtHand<'_>,
         before: impl FnOnce(Draft) -> Option<Draft>,
     ) -> Result<Outcome> {
+        let id = guard.id();
         let bytes = draft.bytes.clone();
         let whole = match draft::is_half(file, &bytes) {
             // Where exactly it breaks off is told when somebody asks, not for every piece of a file being written.
@@ -430,7 +433,7 @@ impl Vfs {
     }
 
     /// The store's file as it is now, and where. Its directory may have been renamed beside us.
-    fn read_current(&self, id: ConversationId, file: ManagedFile) -> Result<(PathBuf, Option<Vec<u8>>)> {
+    fn read_current(&self, id: ConversationId, file: ManagedFile) -> Result<Current> {
         for patience in [true, false] {
             let dir = self.item(id)?.dir;
             let path = dir.join(file.name());
@@ -503,7 +506,7 @@ impl Vfs {
             self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
             return Ok(());
         }
-        self.settle(caller, &guard, id, file, draft, AtHand::default(), Some).map(drop)
+        self.settle(caller, &guard, file, draft, AtHand::default(), Some).map(drop)
     }
 
     /// Puts a draft on disk; `sync` makes it survive more than our own end.

@@ -139,7 +139,7 @@ fn what_a_save_would_not_leave_is_written_anew() {
     };
     let (old, far) = (before.mtime - 1_000_000_000, before.mtime + 1_000_000_000_000_000);
     save(&mut stage, "other permissions", &|driver| {
-        driver.chmod(&join(D_PATH, "events.json.tmp"), 0o600).expect("set")
+        driver.chmod(&join(D_PATH, "events.json.tmp"), 0o600).expect("set");
     });
     save(&mut stage, "an old time", &|driver| driver.set_mtime(&join(D_PATH, "events.json.tmp"), old).expect("set"));
     save(&mut stage, "a time to come", &|driver| driver.set_mtime(&join(D_PATH, "events.json.tmp"), far).expect("set"));
