@@ -177,8 +177,27 @@ impl Backing for RealBacking {
     }
 
     fn read_all(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut open(path)?, &mut bytes)?;
+        let mut file = open(path)?;
+        // One more than there should be: a read that ends before it has seen the end.
+        let size = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let mut bytes = vec![0; size.saturating_add(1)];
+        let mut filled = 0;
+        while filled <= size {
+            match io::Read::read(&mut file, &mut bytes[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            if filled == size {
+                // All there was a moment ago. Whoever adds to it now has done so afterwards.
+                break;
+            }
+        }
+        bytes.truncate(filled);
+        if filled > size {
+            io::Read::read_to_end(&mut file, &mut bytes)?;
+        }
         Ok(bytes)
     }
 

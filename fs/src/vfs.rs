@@ -3,8 +3,8 @@
 //!
 //! # Locks
 //!
-//! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `fresh`,
-//! `touched`, `listings`, `echo`, `aware`) last, for a moment each and never one inside another. What goes stale is handed to a thread
+//! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `kept`,
+//! `clean`, `fresh`, `touched`, `listings`, `echo`, `aware`) last, for a moment each and never one inside another. What goes stale is handed to a thread
 //! of its own, so that no lock is held while the kernel is told.
 
 mod attr;
@@ -18,7 +18,7 @@ mod rename;
 mod save;
 mod xattr;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -80,6 +80,10 @@ pub struct Vfs {
     catalog: RwLock<Catalog>,
     inodes: Mutex<Inodes>,
     drafts: Mutex<HashMap<(ConversationId, ManagedFile), Draft>>,
+    /// Of which files there is a draft on disk, whether or not that is the latest.
+    kept: Mutex<HashSet<(ConversationId, ManagedFile)>>,
+    /// Files that nobody has written to since they were brought to disk.
+    clean: Mutex<HashSet<Node>>,
     rooms: Mutex<HashMap<ConversationId, Arc<Mutex<()>>>>,
     fresh: Mutex<HashMap<ConversationId, Fresh>>,
     touched: Mutex<HashMap<Node, i64>>,
@@ -154,6 +158,8 @@ impl Vfs {
             catalog: RwLock::new(Catalog::new(rules.all)),
             inodes: Mutex::default(),
             drafts: Mutex::default(),
+            kept: Mutex::default(),
+            clean: Mutex::default(),
             rooms: Mutex::default(),
             fresh: Mutex::default(),
             touched: Mutex::default(),
@@ -354,7 +360,16 @@ impl Vfs {
 
     /// A file of the store looks like this by our own doing: when the watch tells of it, that is no news.
     fn note_own(&self, path: &Path) {
+        if path.starts_with(&self.state) {
+            // Nobody watches what is in there.
+            return;
+        }
         let now = self.backing.stat(path).ok().as_ref().map(mark);
+        self.expect(path, now);
+    }
+
+    /// A file of the store is about to look like this by our own doing.
+    fn expect(&self, path: &Path, now: Option<Mark>) {
         let mut echo = self.echo.lock();
         if echo.len() > 10_000 {
             echo.clear();

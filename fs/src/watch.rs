@@ -158,7 +158,8 @@ impl Watch {
         }
         self.add(&store.vfs(), On::Books)?;
         self.add(&self.layout.worktree_state(), On::Books)?;
-        self.add(&store.locks(), On::Locks)?;
+        // That one is taken is no news, and happens with every change.
+        self.add_for(&store.locks(), On::Locks, AddWatchFlags::IN_DELETE | AddWatchFlags::IN_ONLYDIR)?;
         self.add_partition(store.conversations())?;
         let archive = store.conversations().join(ARCHIVE);
         if archive.is_dir() {
@@ -225,8 +226,12 @@ impl Watch {
     }
 
     fn add(&mut self, path: &Path, on: On) -> io::Result<()> {
+        self.add_for(path, on, CHANGES)
+    }
+
+    fn add_for(&mut self, path: &Path, on: On, what: AddWatchFlags) -> io::Result<()> {
         let Some(inotify) = &self.inotify else { return Ok(()) };
-        let descriptor = inotify.add_watch(path, CHANGES)?;
+        let descriptor = inotify.add_watch(path, what)?;
         self.on.insert(descriptor, on);
         Ok(())
     }

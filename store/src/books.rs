@@ -76,7 +76,8 @@ impl Books {
     /// Whether nothing was written since the last time. What the mirror's file says must be beyond doubt, too.
     pub fn is_current(&self, store: &Store) -> Result<bool> {
         let (links, shown) = store.books_now()?;
-        Ok(self.sound && self.links.is_as(&links) && self.shown.is_as(&shown) && self.on == Some(store.footing()?))
+        let on = journal::Footing::new(store.identity()?, shown.file);
+        Ok(self.sound && self.links.is_as(&links) && self.shown.is_as(&shown) && self.on == Some(on))
     }
 
     fn follow_mirror(&mut self, store: &Store) -> Result<BTreeSet<ConversationId>> {
@@ -103,7 +104,7 @@ impl Books {
     fn follow_ledger(&mut self, store: &Store) -> Result<BTreeSet<ConversationId>> {
         let (disk, layout) = (store.disk(), &store.layout);
         let now = Seen::look(disk, &layout.projection_file(), &layout.journal_file())?;
-        let on = store.footing()?;
+        let on = journal::Footing::new(store.identity()?, now.file);
         if self.shown.is_as(&now) && self.on == Some(on) {
             return Ok(BTreeSet::new());
         }
@@ -128,7 +129,7 @@ impl Store {
     pub fn snapshot_with_books(&self) -> Result<(Snapshot, Books)> {
         // From before the look: what is written meanwhile is read again, which changes nothing.
         let (links, shown) = self.books_now()?;
-        let on = Some(self.footing()?);
+        let on = Some(journal::Footing::new(self.identity()?, shown.file));
         let snapshot = self.snapshot()?;
         let sound = !snapshot.problems().iter().any(|problem| matches!(problem.what, What::Mirror { .. }));
         let (mirror, ledger) = (snapshot.mirror.clone(), snapshot.ledger.clone());

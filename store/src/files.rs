@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk::{DirEntry, Disk, Kind};
+use crate::disk::{DirEntry, Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::scan::is_absent;
 use crate::writer::Later;
@@ -77,15 +77,52 @@ impl<'a> Scratch<'a> {
                 Err(error) => return Err(error).context("read", path),
             },
         };
-        let tmp = self.name()?;
-        let written = self.disk.write_new(&tmp, bytes, mode).context("write", &tmp);
-        let placed = written.and_then(|()| self.disk.rename(&tmp, path).context("rename into place", path));
-        self.or_clean_up(placed, &tmp)?;
-        match (self.later, path.parent()) {
-            (Some(later), Some(dir)) => later.put_off_dir(dir),
-            (Some(_) | None, _) => sync_parent(self.disk, path)?,
-        }
+        self.put(path, bytes, mode, &|_| ())?;
         Ok(true)
+    }
+
+    /// Makes the file's content these bytes, whatever it was. What the new file looks like is told before it gets its
+    /// name.
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8], mode: u32, about: &dyn Fn(&Stat)) -> Result<()> {
+        let tmp = self.write_aside(bytes, mode)?;
+        let seen = self.disk.stat(&tmp).context("look at", &tmp);
+        let placed = seen.and_then(|stat| {
+            about(&stat);
+            self.disk.rename(&tmp, path).context("rename into place", path)
+        });
+        self.or_clean_up(placed, &tmp)?;
+        self.bring_name_to_disk(path)
+    }
+
+    /// A file with these bytes, brought to disk, under a name of our own.
+    fn write_aside(&self, bytes: &[u8], mode: u32) -> Result<PathBuf> {
+        loop {
+            let tmp = self.next_name();
+            match self.disk.write_new(&tmp, bytes, mode) {
+                Ok(()) => return Ok(tmp),
+                // A dead process that had our number may have left it there: in a container the numbers come again.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) if is_absent(&error) && !exists(self.disk, &self.dir)? => make_dirs(self.disk, &self.dir)?,
+                Err(error) => return self.or_clean_up(Err(error).context("write", &tmp), &tmp).map(|()| tmp),
+            }
+        }
+    }
+
+    /// Makes a file another one's content, by giving it that one's name.
+    pub(crate) fn hand_over(&self, from: &Path, path: &Path) -> Result<()> {
+        self.disk.rename(from, path).context("rename into place", path)?;
+        self.bring_name_to_disk(path)
+    }
+
+    /// Now, or when somebody catches up.
+    fn bring_name_to_disk(&self, path: &Path) -> Result<()> {
+        match (self.later, path.parent()) {
+            (Some(later), Some(dir)) => {
+                later.put_off_dir(dir);
+                Ok(())
+            }
+            (Some(_) | None, _) => sync_parent(self.disk, path),
+        }
     }
 
     /// As [`Scratch::replace_or_make`], where somebody may write to the file at any moment. What was there when it was

@@ -8,6 +8,7 @@ pub mod clean;
 pub mod conflict;
 pub mod conversation;
 pub mod disk;
+pub mod document;
 pub mod error;
 pub mod events;
 mod files;

@@ -267,7 +267,7 @@ impl Store {
         Ok(Footing::new(self.identity()?, ledger))
     }
 
-    fn identity(&self) -> Result<Identity> {
+    pub(crate) fn identity(&self) -> Result<Identity> {
         let stat = self.disk().stat(&self.layout.storage).context("look at", &self.layout.storage)?;
         Ok(stat.into())
     }

@@ -48,8 +48,9 @@ pub use toggle::Toggled;
 pub use uncover::Uncovered;
 
 use crate::disk::{Kind, Stat};
+use crate::document::Document;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{Scratch, make_dirs};
+use crate::files::{FILE_MODE, Scratch, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{WorkRoot, managed};
 use crate::lock::{FileLock, Guard, Wait, alive};
@@ -68,6 +69,15 @@ pub struct Writer {
     caller: Option<u32>,
     /// What is to reach the disk later, where somebody sees to that.
     later: Option<Later>,
+}
+
+/// A file that can become a managed one.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadyFile<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// Whether its bytes have reached the disk.
+    pub on_disk: bool,
 }
 
 /// Locks on several conversations.
@@ -89,6 +99,15 @@ impl Store {
         }
         Ok((writer, migrated))
     }
+}
+
+/// Refuses a directory that is not of the conversation whose lock this is.
+fn check_owner(guard: &Guard, dir: &Path) -> Result<()> {
+    if dir.file_name().and_then(ConversationId::from_dirname) == Some(guard.id()) {
+        return Ok(());
+    }
+    let reason = format!("not a directory of {}", guard.id());
+    Err(Error::Malformed { path: dir.to_owned(), reason })
 }
 
 /// A process that cannot be told to be gone counts as there.
@@ -192,19 +211,48 @@ impl Writer {
         op.finish()
     }
 
-    /// Makes a managed file these very bytes, in a conversation's directory in the store and nowhere else. Looks at
-    /// nothing but that file, so it is for bytes that leave title, parent and origin alone. Refused when they are no
-    /// such document; a directory that is not there is not made.
-    pub fn save(&self, guard: &Guard, dir: &Path, file: ManagedFile, bytes: &[u8]) -> Result<Stat> {
+    /// Makes a managed file this very document, in a conversation's directory in the store and nowhere else. Looks at
+    /// nothing but that file, so it is for documents that leave title, parent and origin alone, and that the file is known
+    /// not to be yet. A directory that is not there is not made. What the new file looks like is told before it gets its
+    /// name.
+    pub fn save(&self, guard: &Guard, dir: &Path, document: Document<'_>, about: &dyn Fn(&Stat)) -> Result<()> {
         self.check_guard(guard)?;
-        let path = managed(dir, file);
-        if dir.file_name().and_then(ConversationId::from_dirname) != Some(guard.id()) {
-            let reason = format!("not a directory of {}", guard.id());
-            return Err(Error::Malformed { path: dir.to_owned(), reason });
+        check_owner(guard, dir)?;
+        let path = managed(dir, document.file());
+        let mode = match self.store.disk().stat(&path) {
+            Ok(stat) => stat.mode,
+            Err(error) if is_absent(&error) => FILE_MODE,
+            Err(error) => return Err(error).context("look at", &path),
+        };
+        self.saving().put(&path, document.bytes(), mode, about)
+    }
+
+    /// As [`Writer::save`], by giving the name to a file that has these very bytes, and that nobody else can reach. `false`,
+    /// and nothing is done, where that would leave another file than a save does: with other permission bits, or an older
+    /// time.
+    pub fn save_file(
+        &self,
+        guard: &Guard,
+        dir: &Path,
+        document: Document<'_>,
+        ready: ReadyFile<'_>,
+        about: &dyn Fn(&Stat),
+    ) -> Result<bool> {
+        let disk = self.store.disk();
+        self.check_guard(guard)?;
+        check_owner(guard, dir)?;
+        let path = managed(dir, document.file());
+        let (Ok(new), Ok(old)) = (disk.stat(ready.path), disk.stat(&path)) else { return Ok(false) };
+        let alike = (new.kind, new.mode, new.dev) == (old.kind, old.mode, old.dev) && new.kind == Kind::File;
+        if !alike || new.size != document.bytes().len() as u64 || new.mtime < old.mtime {
+            return Ok(false);
         }
-        check(file, bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
-        self.saving().replace(&path, bytes)?;
-        self.store.disk().stat(&path).context("look at", &path)
+        if !ready.on_disk {
+            disk.sync_file(ready.path).context("sync", ready.path)?;
+        }
+        about(&new);
+        self.saving().hand_over(ready.path, &path)?;
+        Ok(true)
     }
 
     /// Brings both copies of a conversation into step.
@@ -229,9 +277,6 @@ impl Writer {
     }
 
     fn file_lock(&self, path: &Path) -> Result<FileLock> {
-        if let Some(parent) = path.parent() {
-            make_dirs(self.store.disk(), parent)?;
-        }
         FileLock::exclusive(self.store.disk(), path)
     }
 

@@ -10,6 +10,7 @@ use std::thread;
 
 use jp_store::books::Books;
 use jp_store::disk::{Disk, RealDisk};
+use jp_store::document::Document;
 use jp_store::journal::Change;
 use jp_store::layout::managed;
 use jp_store::lock::Wait;
@@ -53,7 +54,7 @@ fn reshape(writer: &Writer, n: u64, shape: Shape<'_>) -> Result<Option<Reshaped>
     let (snapshot, books) = writer.store().snapshot_with_books()?;
     let dir = |id| Some(snapshot.get(id)?.store.as_ref()?.dir.clone());
     let guard = writer.lock(id(n), &Wait::none())?;
-    writer.reshape(&guard, shape, Known { books: &books, dir: &dir })
+    writer.reshape(&guard, shape, Known { books: &books, dir: &dir, about: &|_, _| () })
 }
 
 /// The same by way of a look at everything.
@@ -216,7 +217,8 @@ fn a_doubt_leaves_everything_alone() {
         spoil(&workspace, &writer);
         let before = conversations(&workspace);
         let guard = writer.lock(id(n), &Wait::none()).expect("free");
-        let done = writer.reshape(&guard, shape, Known { books: &books, dir: &dir }).expect("no failure");
+        let done =
+            writer.reshape(&guard, shape, Known { books: &books, dir: &dir, about: &|_, _| () }).expect("no failure");
         assert_eq!(done, None, "{what}");
         before.assert_same(&conversations(&workspace));
     };
@@ -261,7 +263,7 @@ fn a_lock_that_is_gone_stops_it() {
     fs::remove_file(guard.path()).expect("removed");
     let before = conversations(&workspace);
     let shape = Shape::Place { parent: Some(None), title: None };
-    let refused = writer.reshape(&guard, shape, Known { books: &books, dir: &dir });
+    let refused = writer.reshape(&guard, shape, Known { books: &books, dir: &dir, about: &|_, _| () });
     assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
     before.assert_same(&conversations(&workspace));
 }
@@ -410,7 +412,8 @@ fn names_reach_the_disk_when_somebody_catches_up() {
     let name = |dir: &Path| dir.file_name().expect("a name").to_string_lossy().into_owned();
     let save = |text: &str| {
         let guard = writer.lock(id(1), &Wait::none()).expect("free");
-        writer.save(&guard, &dir, ManagedFile::Events, text.as_bytes()).expect("saved");
+        let document = Document::of(ManagedFile::Events, text.as_bytes()).expect("a document");
+        writer.save(&guard, &dir, document, &|_| ()).expect("saved");
     };
     // The first lock makes the directory for locks.
     save("[  ]");

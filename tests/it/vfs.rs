@@ -21,6 +21,8 @@ mod faults;
 mod random;
 // One suite for all drivers.
 mod suite;
+// When saves reach the disk.
+mod to_disk;
 
 /// "Anna", a root.
 const A: u64 = 17_528_832_001;

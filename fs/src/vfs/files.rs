@@ -101,10 +101,17 @@ impl Vfs {
             Node::Managed(id, file) => self.create_managed(caller, *id, *file, mode)?,
             node => {
                 let _hold = self.hold(caller, &[node])?;
-                self.make_way(node)?;
+                self.soil(node);
                 let path = self.path(node)?;
                 self.make_room(node, Kind::File)?;
-                match self.backing.create(&path, mode & 0o7777) {
+                let made = match self.backing.create(&path, mode & 0o7777) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                        self.make_way(node)?;
+                        self.backing.create(&path, mode & 0o7777)
+                    }
+                    made => made,
+                };
+                match made {
                     // Hidden here, and perhaps still open somewhere: another file takes its place.
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                         let beside = self.state.join("orphans").join(format!("make-{}", self.number(node)));
@@ -154,16 +161,23 @@ impl Vfs {
     /// Writes a part of a file.
     pub fn write(&self, caller: Caller, number: u64, offset: u64, data: &[u8]) -> Result<()> {
         self.writable()?;
-        let node = self.node(number)?;
-        let Some(_hold) = self.hold_plain(caller, &node)? else {
-            let now = self.now();
-            return self.change(caller, &node, |draft| draft.write(offset, data, now));
-        };
-        self.part_from_store(&node)?;
-        let path = self.path(&node)?;
-        self.backing.write(&path, offset, data).context("write", &path)?;
-        self.note_own(&path);
-        self.arrive_if_managed(caller, &node)
+        loop {
+            let node = self.node(number)?;
+            let Some(_hold) = self.hold_plain(caller, &node)? else {
+                let now = self.now();
+                return self.change(caller, &node, |draft| draft.write(offset, data, now));
+            };
+            if self.node(number)? != node {
+                // It got another name while its room was waited for.
+                continue;
+            }
+            self.part_from_store(&node)?;
+            self.soil(&node);
+            let path = self.path(&node)?;
+            self.backing.write(&path, offset, data).context("write", &path)?;
+            self.note_own(&path);
+            return self.arrive_if_managed(caller, &node);
+        }
     }
 
     /// Brings a file to disk. A draft is tried once more.
@@ -171,7 +185,24 @@ impl Vfs {
         let node = self.node(number)?;
         match &node {
             Node::Managed(id, file) if !self.item(*id)?.pending => self.sync_managed(caller, *id, *file),
-            Node::Managed(..) | Node::Own(..) | Node::Scratch(..) | Node::Under(_) => {
+            Node::Scratch(..) => {
+                // Its name is nobody's business but the program's that made it.
+                let room = node.conversation().map(|id| self.room(id).lock_arc());
+                if self.node(number)? != node {
+                    // It got another name while its room was waited for.
+                    drop(room);
+                    return self.sync(caller, number);
+                }
+                let path = self.path(&node)?;
+                self.backing.sync(&path).context("sync", &path)?;
+                let mut clean = self.clean.lock();
+                if clean.len() > 1024 {
+                    clean.clear();
+                }
+                clean.insert(node.clone());
+                Ok(())
+            }
+            Node::Managed(..) | Node::Own(..) | Node::Under(_) => {
                 let path = self.path(&node)?;
                 self.backing.sync(&path).context("sync", &path)?;
                 if let Some(dir) = path.parent() {
@@ -198,6 +229,7 @@ impl Vfs {
             return self.change(caller, node, |draft| draft.truncate(size, now));
         };
         self.part_from_store(node)?;
+        self.soil(node);
         let path = self.path(node)?;
         self.backing.truncate(&path, size).context("truncate", &path)?;
         self.note_own(&path);
@@ -245,6 +277,11 @@ impl Vfs {
             Node::Scratch(home, inner) => Ok(Node::Scratch(*home, inner.join(name))),
             Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => Err(FsError::NotDir),
         }
+    }
+
+    /// What a file has now may not be on disk. Asked of whoever changes one, from before it does; the room is held.
+    pub(super) fn soil(&self, node: &Node) {
+        self.clean.lock().remove(node);
     }
 
     /// Scratch lies in a tree of its own, whose directories are made when they are needed.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
-use jp_store::disk::Kind;
+use jp_store::disk::{self, Kind};
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::Partition;
@@ -190,13 +190,13 @@ impl Vfs {
                 return Ok(false);
             }
             let dir = |id| Some(self.catalog.read().get(id).filter(|item| !item.pending)?.dir.clone());
-            done = writer.reshape(guard, shape, Known { books: &sight.books, dir: &dir })?;
+            let about = |path: &Path, new: &disk::Stat| self.expect(path, Some((new.ino, new.size, new.mtime)));
+            done = writer.reshape(guard, shape, Known { books: &sight.books, dir: &dir, about: &about })?;
             if done.is_some() || sight.books.is_current(self.writer.store())? {
                 break;
             }
         }
         let Some(Reshaped { dir, name, title, parent }) = done else { return Ok(false) };
-        self.note_own(&dir.join(ManagedFile::Metadata.name()));
         let item = Item { name: name.into(), parent, title, dir, ..self.item(id)? };
         let stale = self.catalog.write().apply(id, Some(item));
         drop(sight);

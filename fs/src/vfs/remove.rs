@@ -165,15 +165,18 @@ impl Vfs {
             Node::Managed(id, file) => self.draft(*id, *file).map(|draft| draft.bytes),
             _ => None,
         };
-        match self.backing.remove(&orphan) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            removed => removed.context("remove", &orphan)?,
-        }
         let bytes = match draft {
             Some(bytes) => Some(bytes.to_vec()),
             None => {
                 let path = self.path(node)?;
-                match self.backing.link(&path, &orphan) {
+                let linked = match self.backing.link(&path, &orphan) {
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                        self.backing.remove(&orphan).context("remove", &orphan)?;
+                        self.backing.link(&path, &orphan)
+                    }
+                    linked => linked,
+                };
+                match linked {
                     Ok(()) => None,
                     // On another filesystem, or a link that cannot be linked: the bytes do as well.
                     Err(_) => self.backing.read_all(&path).ok(),

@@ -12,7 +12,7 @@ use jp_store::scratch::is_scratch;
 use jp_store::writer::Shape;
 
 use super::remove::absent;
-use super::save::Outcome;
+use super::save::{Outcome, Ready};
 use super::{Attr, SWAP, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::{Former, Stale, parse};
@@ -108,25 +108,31 @@ impl Vfs {
             // Whoever moves it copies and removes it instead, as between filesystems.
             return Err(FsError::CrossDevice);
         }
-        self.make_way(target)?;
         self.make_room(target, kind)?;
         self.save_orphan(target)?;
         match target {
             Node::Managed(id, file) if self.is_stored_managed(target)? => {
                 let bytes = self.read_whole(source)?;
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
-                let _: Outcome = self.save(caller, guard, *id, *file, bytes)?;
+                let ready = self.ready(source, *id)?;
+                let outcome = self.save(caller, guard, *id, *file, bytes, ready.as_ref())?;
                 self.show_file(target)?;
                 if let Some(draft) = self.draft(*id, *file) {
                     self.keep_draft(*id, *file, draft, true)?;
                 }
                 if !source_is_stored {
                     let path = self.path(source)?;
-                    self.backing.remove(&path).context("remove", &path)?;
+                    if !matches!(outcome, Outcome::Committed { handed_over: true }) {
+                        self.backing.remove(&path).context("remove", &path)?;
+                    }
+                    self.soil(source);
                     self.note_own(&path);
                 }
             }
             target => {
+                self.soil(source);
+                self.soil(target);
+                self.make_way(target)?;
                 let to = self.path(target)?;
                 if stays {
                     let bytes = self.read_whole(source)?;
@@ -157,6 +163,19 @@ impl Vfs {
             self.arrive(caller, *id)?;
         }
         Ok(())
+    }
+
+    /// The file behind a node, if it can become a managed file of this conversation as it is. Whoever still writes to it
+    /// waits for the room, and goes on by its number, which is the managed file's by then.
+    fn ready(&self, source: &Node, id: ConversationId) -> Result<Option<Ready>> {
+        if !matches!(source, Node::Own(..) | Node::Scratch(..)) || source.conversation() != Some(id) {
+            return Ok(None);
+        }
+        let path = self.path(source)?;
+        let stat = self.backing.stat(&path).context("look at", &path)?;
+        // A time that somebody has set ahead would outlive every later save.
+        let fits = stat.kind == Kind::File && stat.links == 1 && stat.mtime <= stat.ctime;
+        Ok(fits.then(|| Ready { path, on_disk: self.clean.lock().contains(source) }))
     }
 
     fn move_dir(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
@@ -207,7 +226,7 @@ impl Vfs {
                 // The old bytes are safe before the new ones take their place.
                 let beside = self.state.join("orphans").join(format!("{SWAP}{}-{}", id.deciseconds(), file.name()));
                 self.place_bytes(&beside, &beside.with_extension("new"), &old)?;
-                let saved = self.save(caller, guard, *id, *file, new);
+                let saved = self.save(caller, guard, *id, *file, new, None);
                 if saved.is_err() && self.backing.read_all(&target).ok() == stored {
                     self.backing.remove(&beside).context("remove", &beside)?;
                     return saved.map(drop);

@@ -7,12 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jp_store::ConversationId;
+use jp_store::disk::Stat;
+use jp_store::document::Document;
 use jp_store::error::Context as _;
 use jp_store::json::JsonError;
 use jp_store::lock::Guard;
 use jp_store::meta::{Meta, Parent};
 use jp_store::reconcile::{Digest, ManagedFile};
-use jp_store::writer::{Shape, Writer};
+use jp_store::writer::{ReadyFile, Shape, Writer};
 use parking_lot::ArcMutexGuard;
 
 use super::Vfs;
@@ -28,9 +30,34 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The store has it.
-    Committed,
+    Committed {
+        /// The file that had the bytes has become the store's.
+        handed_over: bool,
+    },
     /// It waits, for this reason.
     Kept(JsonError),
+}
+
+/// A file that has the very bytes that are to be saved, and can become the store's.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// Whether its bytes have reached the disk.
+    pub(super) on_disk: bool,
+}
+
+/// Where the store's file is, and what it has; `None` where there is none.
+type Current = (PathBuf, Option<Vec<u8>>);
+
+/// What whoever commits a draft knows about it.
+#[derive(Debug, Default)]
+struct AtHand<'a> {
+    /// The store's file, read since the lock was taken.
+    current: Option<Current>,
+    ready: Option<&'a Ready>,
+    /// The kernel has written these bytes itself, and knows them.
+    written: bool,
 }
 
 /// Rooms and locks of the conversations a change touches; the locks go first.
@@ -40,17 +67,16 @@ pub(super) struct Hold {
 }
 
 impl Vfs {
-    /// Rooms and locks of all conversations whose own files these nodes are, in order. Scratch and what is not in the store
-    /// yet need no lock.
+    /// Rooms and locks of all conversations whose files these nodes are, in order. Scratch and what is not in the store yet
+    /// need no lock.
     pub(super) fn hold(&self, caller: Caller, nodes: &[&Node]) -> Result<Hold> {
-        let ids: BTreeSet<_> = nodes
-            .iter()
-            .filter(|node| matches!(node, Node::Own(..) | Node::Managed(..) | Node::Conversation(_)))
-            .filter_map(|node| node.conversation())
-            .collect();
+        let of = |node: &&&Node| matches!(node, Node::Own(..) | Node::Managed(..) | Node::Conversation(_));
+        let locked: BTreeSet<_> = nodes.iter().filter(of).filter_map(|node| node.conversation()).collect();
+        let scratch = nodes.iter().filter(|node| matches!(node, Node::Scratch(..)));
+        let ids: BTreeSet<_> = scratch.filter_map(|node| node.conversation()).chain(locked.iter().copied()).collect();
         let rooms: Vec<_> = ids.iter().map(|&id| self.room(id).lock_arc()).collect();
         let mut guards = Vec::new();
-        for id in ids {
+        for id in locked {
             if !self.item(id)?.pending {
                 guards.push(self.lock(caller, id)?);
             }
@@ -74,6 +100,7 @@ impl Vfs {
             Err(FsError::Busy) => None,
             guard => Some(guard?),
         };
+        let mut at_hand = AtHand { written: true, ..AtHand::default() };
         let (mut draft, undo) = if begun {
             // Where it is: a copy for every piece of a long file would cost more than the file.
             let mut drafts = self.drafts.lock();
@@ -81,7 +108,8 @@ impl Vfs {
             let undo = change(draft)?;
             (draft.clone(), Some(undo))
         } else {
-            let mut draft = self.begin_draft(id, file)?;
+            let (mut draft, current) = self.begin_draft(id, file)?;
+            at_hand.current = Some(current);
             change(&mut draft)?;
             (draft, None)
         };
@@ -90,7 +118,7 @@ impl Vfs {
             self.keep_draft(id, file, draft, true)?;
             return Err(FsError::Busy);
         };
-        self.settle(caller, &guard, id, file, draft, |draft| undo.map(|undo| undo.apply(draft))).map(drop)
+        self.settle(caller, &guard, file, draft, at_hand, |draft| undo.map(|undo| undo.apply(draft))).map(drop)
     }
 
     /// Saves a managed file whole, as a rename into place does.
@@ -101,11 +129,13 @@ impl Vfs {
         id: ConversationId,
         file: ManagedFile,
         bytes: Vec<u8>,
+        ready: Option<&Ready>,
     ) -> Result<Outcome> {
         let before = self.draft(id, file);
-        let mut draft = self.begin_draft(id, file)?;
+        let (mut draft, current) = self.begin_draft(id, file)?;
         draft.replace(bytes, self.now());
-        let settled = self.settle(caller, guard, id, file, draft, |_| before.clone());
+        let at_hand = AtHand { current: Some(current), ready, written: false };
+        let settled = self.settle(caller, guard, file, draft, at_hand, |_| before.clone());
         if let Err(FsError::Busy) = settled {
             // The bytes are still where they came from, so nothing needs to wait.
             let mut drafts = self.drafts.lock();
@@ -117,7 +147,7 @@ impl Vfs {
         let outcome = settled?;
         match &outcome {
             Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
-            Outcome::Committed | Outcome::Kept(_) => Ok(outcome),
+            Outcome::Committed { .. } | Outcome::Kept(_) => Ok(outcome),
         }
     }
 
@@ -134,7 +164,7 @@ impl Vfs {
             let path = self.path(&Node::Managed(id, file))?;
             return Ok(self.backing.create(&path, mode & 0o7777).context("make", &path)?);
         }
-        let mut draft = self.begin_draft(id, file)?;
+        let (mut draft, _) = self.begin_draft(id, file)?;
         draft.truncate(0, self.now())?;
         draft.reason = draft::whole(file, &draft.bytes).err();
         self.drafts.lock().insert((id, file), draft);
@@ -146,7 +176,7 @@ impl Vfs {
         let _room = self.room(id).lock_arc();
         let Some(draft) = self.draft(id, file) else { return Ok(self.writer.catch_up_on(&self.item(id)?.dir)?) };
         let outcome = match self.lock(caller, id) {
-            Ok(guard) => self.settle(caller, &guard, id, file, draft, Some),
+            Ok(guard) => self.settle(caller, &guard, file, draft, AtHand::default(), Some),
             Err(error) => Err(error),
         };
         if let Some(draft) = self.draft(id, file) {
@@ -154,7 +184,7 @@ impl Vfs {
         }
         match outcome? {
             Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
-            Outcome::Committed | Outcome::Kept(_) => Ok(self.writer.catch_up_on(&self.item(id)?.dir)?),
+            Outcome::Committed { .. } | Outcome::Kept(_) => Ok(self.writer.catch_up_on(&self.item(id)?.dir)?),
         }
     }
 
@@ -232,7 +262,7 @@ impl Vfs {
             // Somebody saved it since. Which one is meant is not for us to say.
             return Ok(());
         }
-        self.settle(caller, &guard, id, file, draft, Some).map(drop)
+        self.settle(caller, &guard, file, draft, AtHand::default(), Some).map(drop)
     }
 
     /// Whether the tree has a place for metadata, as far as the catalog knows.
@@ -258,9 +288,11 @@ impl Vfs {
             let Some((id, true)) = name.to_str().and_then(crate::catalog::parse) else { continue };
             for file in ManagedFile::ALL {
                 let path = self.draft_path(id, file);
-                let Some(draft) = self.backing.read_all(&path).ok().and_then(|text| Draft::parse(&text)) else {
-                    continue;
-                };
+                let read = self.backing.read_all(&path);
+                if !matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+                    self.kept.lock().insert((id, file));
+                }
+                let Some(draft) = read.ok().and_then(|text| Draft::parse(&text)) else { continue };
                 let known = self.catalog.read().get(id).is_some();
                 if known {
                     // A good one may have been cut short on its way into the store.
@@ -279,9 +311,9 @@ impl Vfs {
     }
 
     /// What is written goes on from here.
-    fn begin_draft(&self, id: ConversationId, file: ManagedFile) -> Result<Draft> {
-        let (_, bytes) = self.read_current(id, file)?;
-        Ok(Draft::of(bytes, self.now()))
+    fn begin_draft(&self, id: ConversationId, file: ManagedFile) -> Result<(Draft, Current)> {
+        let (path, bytes) = self.read_current(id, file)?;
+        Ok((Draft::of(bytes.clone(), self.now()), (path, bytes)))
     }
 
     /// Commits a draft that is whole, and keeps one that is not. A failure of the disk leaves everything as it was, which
@@ -290,28 +322,30 @@ impl Vfs {
         &self,
         caller: Caller,
         guard: &Guard,
-        id: ConversationId,
         file: ManagedFile,
         mut draft: Draft,
+        at_hand: AtHand<'_>,
         before: impl FnOnce(Draft) -> Option<Draft>,
     ) -> Result<Outcome> {
-        let whole = match draft::is_half(file, &draft.bytes) {
+        let id = guard.id();
+        let bytes = draft.bytes.clone();
+        let whole = match draft::is_half(file, &bytes) {
             // Where exactly it breaks off is told when somebody asks, not for every piece of a file being written.
             true => Err(None),
-            false => draft::whole(file, &draft.bytes).map_err(Some),
+            false => Document::of(file, &bytes).map_err(Some),
         };
         let reason = match whole {
             Err(reason) => reason,
-            Ok(()) => {
+            Ok(document) => {
                 self.drafts.lock().insert((id, file), draft.clone());
                 let kept = self.keep_whole(id, file, &draft);
-                match kept.and_then(|()| self.commit(caller, guard, id, file, &draft)) {
-                    Ok(()) => {
+                match kept.and_then(|()| self.commit(caller, guard, id, &draft, document, at_hand)) {
+                    Ok(handed_over) => {
                         self.drop_draft(id, file)?;
                         if file == ManagedFile::Metadata {
                             self.tend_refused(caller);
                         }
-                        return Ok(Outcome::Committed);
+                        return Ok(Outcome::Committed { handed_over });
                     }
                     Err(FsError::Store(jp_store::Error::Refused(text))) => Some(JsonError::new(text)),
                     Err(FsError::Store(jp_store::Error::Invalid { reason, .. })) => Some(reason),
@@ -331,6 +365,7 @@ impl Vfs {
                 }
             }
         };
+        drop(bytes);
         draft.reason = reason.clone();
         draft.waiting = false;
         draft.kept = false;
@@ -342,48 +377,63 @@ impl Vfs {
     /// A piece of the draft that is on disk becomes all of it before the store gets it: whoever stops us in between
     /// finds what the store has, and not something older.
     fn keep_whole(&self, id: ConversationId, file: ManagedFile, draft: &Draft) -> Result<()> {
-        if self.backing.stat(&self.draft_path(id, file)).is_err() {
+        if !self.kept.lock().contains(&(id, file)) {
             return Ok(());
         }
         self.keep_draft(id, file, Draft { waiting: true, ..draft.clone() }, false)
     }
 
-    /// Makes the store's file these bytes, unaltered.
+    /// Makes the store's file these bytes, unaltered. `true` if the file that was ready has become it.
     fn commit(
         &self,
         caller: Caller,
         guard: &Guard,
         id: ConversationId,
-        file: ManagedFile,
         draft: &Draft,
-    ) -> Result<()> {
+        document: Document<'_>,
+        at_hand: AtHand<'_>,
+    ) -> Result<bool> {
+        let file = document.file();
         let writer = self.writer.on_behalf_of(caller.pid);
-        let (path, current) = self.read_current(id, file)?;
+        let (path, current) = match at_hand.current {
+            Some(current) => current,
+            None => self.read_current(id, file)?,
+        };
+        let same = current.as_deref() == Some(document.bytes());
         if let Some(current) = &current
+            && !same
             && draft.base != Some(Digest::of(current))
-            && **draft.bytes != *current
         {
             // Somebody else saved since this draft began. The later save counts; the other is kept.
             writer.keep(id, "overtaken-store", file.name(), current)?;
         }
         let dir = path.parent().unwrap_or(Path::new("")).to_owned();
-        let shape = file == ManagedFile::Metadata && self.changes_shape(id, current.as_deref(), &draft.bytes);
+        let shape = file == ManagedFile::Metadata && self.changes_shape(id, current.as_deref(), document.bytes());
+        let mut handed_over = false;
         if shape {
-            if !self.reshape(&writer, guard, Shape::Bytes(&draft.bytes))? {
-                writer.replace(guard, file, &draft.bytes)?;
+            if !self.reshape(&writer, guard, Shape::Bytes(document.bytes()))? {
+                writer.replace(guard, file, document.bytes())?;
                 self.look_after_shape(id)?;
             }
             self.honour_place(&writer, guard, id)?;
-        } else {
-            writer.save(guard, &dir, file, &draft.bytes)?;
-            self.note_own(&path);
+        } else if !same {
+            let about = |new: &Stat| self.expect(&path, Some((new.ino, new.size, new.mtime)));
+            if let Some(Ready { path, on_disk }) = at_hand.ready {
+                let ready = ReadyFile { path, on_disk: *on_disk };
+                handed_over = writer.save_file(guard, &dir, document, ready, &about)?;
+            }
+            if !handed_over {
+                writer.save(guard, &dir, document, &about)?;
+            }
         }
-        self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
-        Ok(())
+        if !handed_over && !at_hand.written {
+            self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
+        }
+        Ok(handed_over)
     }
 
     /// The store's file as it is now, and where. Its directory may have been renamed beside us.
-    fn read_current(&self, id: ConversationId, file: ManagedFile) -> Result<(PathBuf, Option<Vec<u8>>)> {
+    fn read_current(&self, id: ConversationId, file: ManagedFile) -> Result<Current> {
         for patience in [true, false] {
             let dir = self.item(id)?.dir;
             let path = dir.join(file.name());
@@ -456,7 +506,7 @@ impl Vfs {
             self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
             return Ok(());
         }
-        self.settle(caller, &guard, id, file, draft, Some).map(drop)
+        self.settle(caller, &guard, file, draft, AtHand::default(), Some).map(drop)
     }
 
     /// Puts a draft on disk; `sync` makes it survive more than our own end.
@@ -475,6 +525,7 @@ impl Vfs {
             draft.kept = false;
         }
         self.drafts.lock().insert((id, file), draft);
+        self.kept.lock().insert((id, file));
         kept?;
         if sync {
             self.backing.sync(&path).context("sync", &path)?;
@@ -487,13 +538,14 @@ impl Vfs {
 
     /// A draft has served its purpose.
     pub(super) fn drop_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
-        let dropped = self.drafts.lock().remove(&(id, file));
-        let path = self.draft_path(id, file);
-        if dropped.is_some() || self.backing.stat(&path).is_ok() {
+        self.drafts.lock().remove(&(id, file));
+        if self.kept.lock().contains(&(id, file)) {
+            let path = self.draft_path(id, file);
             match self.backing.remove(&path) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 removed => removed.context("remove", &path)?,
             }
+            self.kept.lock().remove(&(id, file));
             if let Some(dir) = path.parent() {
                 // Another draft may be in it.
                 let _ = self.backing.remove_dir(dir);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Writer;
 use crate::books::Books;
+use crate::disk::Stat;
 use crate::error::{Context as _, Result};
 use crate::files::{exists, sync_parent};
 use crate::id::ConversationId;
@@ -42,6 +43,8 @@ pub struct Known<'a> {
     pub books: &'a Books,
     /// Where each conversation lies.
     pub dir: &'a dyn Fn(ConversationId) -> Option<PathBuf>,
+    /// Is told what metadata is about to look like, under the path it gets and under the one it will have in the end.
+    pub about: &'a dyn Fn(&Path, &Stat),
 }
 
 /// How a conversation is afterwards.
@@ -109,7 +112,11 @@ impl Writer {
         }
         if let Some(bytes) = bytes {
             self.check_guard(guard)?;
-            self.saving().replace(&path, &bytes)?;
+            let about = |new: &Stat| {
+                (known.about)(&path, new);
+                (known.about)(&managed(&target, ManagedFile::Metadata), new);
+            };
+            self.saving().put(&path, &bytes, contents.stat.mode, &about)?;
         }
         if let Some(link) = link {
             self.note_link(&tree_lock, id, link)?;

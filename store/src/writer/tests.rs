@@ -1,16 +1,19 @@
 //! What a mount asks of a writer, on real directories: one file saved, a directory taken in, intents noted, and real
 //! files that nobody touches while they are covered.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::{Seed, Writer};
+use super::{ReadyFile, Seed, Writer};
 use crate::disk::RealDisk;
+use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
 use crate::journal::Change;
@@ -110,30 +113,65 @@ fn dir_of(writer: &Writer, id: ConversationId) -> PathBuf {
 const METADATA: &str = r#"{"last_activated_at": "2025-07-19 00:00:00.0"}"#;
 
 #[test]
+fn saving_by_handing_a_file_over() {
+    let world = World::new();
+    let writer = world.writer(true);
+    let id = make(&writer, "A", None);
+    let dir = dir_of(&writer, id);
+    let guard = lock(&writer, id);
+    let (from, path) = (writer.store().layout().worktree_state().join("from"), dir.join("events.json"));
+    let mode = fs::metadata(&path).unwrap().permissions();
+    let then = fs::metadata(&path).unwrap().modified().unwrap();
+    let document = Document::of(ManagedFile::Events, b"[  ]").unwrap();
+    let hand = |bytes: &[u8], change: &dyn Fn(&fs::File)| {
+        fs::write(&from, bytes).unwrap();
+        let file = fs::File::options().write(true).open(&from).unwrap();
+        file.set_permissions(mode.clone()).unwrap();
+        change(&file);
+        let ready = ReadyFile { path: &from, on_disk: false };
+        let done = writer.save_file(&guard, &dir, document, ready, &|_| ()).unwrap();
+        assert_eq!(done, !from.exists());
+        done
+    };
+    let before = shot(&dir);
+    assert!(!hand(b"[ ]", &|_| ()), "another length");
+    let open = fs::Permissions::from_mode(0o777);
+    assert!(!hand(b"[  ]", &|file| file.set_permissions(open.clone()).unwrap()), "other permissions");
+    let second = std::time::Duration::from_secs(1);
+    assert!(!hand(b"[  ]", &|file| file.set_modified(then - second).unwrap()), "an older time");
+    assert_eq!(shot(&dir), before);
+    assert!(hand(b"[  ]", &|file| file.set_modified(then).unwrap()));
+    assert_eq!(fs::read(&path).unwrap(), b"[  ]");
+}
+
+#[test]
 fn saving_one_file() {
     let world = World::new();
     let writer = world.writer(true);
     let id = make(&writer, "A", None);
     let dir = dir_of(&writer, id);
     let guard = lock(&writer, id);
-    let stat = writer.save(&guard, &dir, ManagedFile::Events, b"[ ]").unwrap();
-    assert_eq!((stat.size, fs::read(dir.join("events.json")).unwrap()), (3, b"[ ]".to_vec()));
-    let again = writer.save(&guard, &dir, ManagedFile::Events, b"[ ]").unwrap();
-    assert_eq!(again, stat, "equal bytes are not written");
+    let save = |dir: &Path, bytes: &[u8]| {
+        let told = Cell::new(None);
+        let document = Document::of(ManagedFile::Events, bytes).unwrap();
+        writer.save(&guard, dir, document, &|stat| told.set(Some(*stat))).map(|()| told.get())
+    };
+    let told = save(&dir, b"[ ]").unwrap();
+    let stat = writer.store().disk().stat(&dir.join("events.json")).unwrap();
+    assert_eq!((told, fs::read(dir.join("events.json")).unwrap()), (Some(stat), b"[ ]".to_vec()));
 
     let before = shot(&dir);
-    assert!(matches!(writer.save(&guard, &dir, ManagedFile::Events, b"[ "), Err(Error::Invalid { .. })));
-    assert!(matches!(writer.save(&guard, &dir, ManagedFile::Metadata, b"{}"), Err(Error::Invalid { .. })));
+    assert!(Document::of(ManagedFile::Events, b"[ ").is_err() && Document::of(ManagedFile::Metadata, b"{}").is_err());
     let elsewhere = dir.with_file_name("17528832001-other");
-    assert!(matches!(writer.save(&guard, &elsewhere, ManagedFile::Events, b"[]"), Err(Error::Malformed { .. })));
+    assert!(matches!(save(&elsewhere, b"[]"), Err(Error::Malformed { .. })));
     let gone = dir.with_file_name(format!("{}-gone", id.deciseconds()));
-    match writer.save(&guard, &gone, ManagedFile::Events, b"[]") {
+    match save(&gone, b"[]") {
         Err(Error::Io { source, .. }) => assert_eq!(source.kind(), std::io::ErrorKind::NotFound),
         other => panic!("{other:?}"),
     }
     assert!(!gone.exists());
     fs::remove_file(guard.path()).unwrap();
-    assert!(matches!(writer.save(&guard, &dir, ManagedFile::Events, b"[]"), Err(Error::Locked { .. })));
+    assert!(matches!(save(&dir, b"[]"), Err(Error::Locked { .. })));
     assert_eq!(shot(&dir), before);
 }
 

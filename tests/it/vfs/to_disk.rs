@@ -1,0 +1,170 @@
+//! When saves reach the disk: bytes before they get their name, the name when somebody asks or within a second, nothing
+//! twice.
+
+use std::sync::Arc;
+
+use jp_tests::{FaultBacking, FaultDisk};
+
+use super::*;
+
+struct Stage {
+    driver: InProcess,
+    disk: Arc<FaultDisk>,
+    mount: Arc<FaultBacking>,
+    workspace: Workspace,
+    seen: (usize, usize),
+}
+
+fn stage() -> Stage {
+    let workspace = TestEnv::in_memory().init_workspace("project", "otvo8");
+    write_bare_sample(&workspace);
+    // Directories that a first lock and a first file of the moment make are there.
+    let mut before = InProcess::new(&workspace, Rules::default(), Memory::Long);
+    let list = join(D_PATH, "events.json");
+    before.save(&list, "events.json.tmp", &events("before")).expect("saved");
+    before.vfs().tend_disk().expect("on disk");
+    drop(before);
+    let (disk, mount) = (Arc::new(FaultDisk::new()), Arc::new(FaultBacking::new()));
+    let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, disk.clone(), mount.clone(), clock());
+    let driver = driver.unwrap_or_else(|error| panic!("cannot begin: {error}"));
+    // It keeps a log for whoever waits for a fault; this one never comes.
+    mount.arm(usize::MAX, libc::EIO);
+    let mut stage = Stage { driver, disk, mount, workspace, seen: (0, 0) };
+    stage.since();
+    stage
+}
+
+impl Stage {
+    /// What the store and the mount did since this was last asked, as far as it counts for the disk.
+    fn since(&mut self) -> Vec<String> {
+        let (disk, mount) = (self.disk.log(), self.mount.log());
+        let new = disk[self.seen.0..].iter().chain(&mount[self.seen.1..]);
+        let counts = |line: &&String| {
+            let verb = line.split(' ').next().unwrap_or_default();
+            ["write_new", "sync_file", "sync_dir", "sync_all", "sync"].contains(&verb)
+        };
+        let short = |line: &String| {
+            let (verb, path) = line.split_once(' ').unwrap_or_default();
+            let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if verb == "write_new" { verb.to_owned() } else { format!("{verb} {name}") }
+        };
+        let told = new.filter(counts).map(short).collect();
+        self.seen = (disk.len(), mount.len());
+        told
+    }
+
+    fn stored(&self) -> Vec<u8> {
+        fs::read(self.workspace.silo().join("conversations").join(D_PATH).join("events.json")).expect("read")
+    }
+}
+
+fn nothing() -> Vec<String> {
+    Vec::new()
+}
+
+#[test]
+fn in_place() {
+    let mut stage = stage();
+    let path = join(D_PATH, "events.json");
+    stage.driver.write(&path, &events("one")).expect("saved");
+    assert_eq!(stage.since(), ["write_new"], "the bytes, before they have the name");
+    assert_eq!(stage.stored(), events("one"));
+    stage.driver.sync(&path).expect("synced");
+    assert_eq!(stage.since(), [format!("sync_dir {D_PATH}")]);
+    stage.driver.sync(&path).expect("synced");
+    stage.driver.vfs().tend_disk().expect("on disk");
+    assert_eq!(stage.since(), nothing());
+    stage.driver.write(&path, &events("two")).expect("saved");
+    stage.since();
+    stage.driver.vfs().tend_disk().expect("on disk");
+    assert_eq!(stage.since(), [format!("sync_dir {D_PATH}")], "without being asked");
+}
+
+#[test]
+fn a_file_that_was_synced_is_not_written_again() {
+    let mut stage = stage();
+    let (path, beside) = (join(D_PATH, "events.json"), join(D_PATH, "events.json.tmp"));
+    for text in ["one", "two"] {
+        stage.driver.create(&beside).expect("made");
+        stage.driver.write(&beside, &events(text)).expect("written");
+        assert_eq!(stage.since(), nothing());
+        stage.driver.sync(&beside).expect("synced");
+        assert_eq!(stage.since(), ["sync events.json.tmp"]);
+        let held = stage.driver.stat(&beside).expect("there");
+        stage.driver.rename(&beside, &path).expect("saved");
+        assert_eq!(stage.since(), nothing(), "all of it is on disk but the name");
+        assert_eq!(stage.stored(), events(text));
+        assert_eq!(stage.driver.stat(&path).expect("there").mtime, held.mtime);
+        stage.driver.vfs().tend_disk().expect("on disk");
+        assert_eq!(stage.since(), [format!("sync_dir {D_PATH}")]);
+    }
+}
+
+#[test]
+fn a_file_that_was_not_is_synced_before_it_has_the_name() {
+    let mut stage = stage();
+    let (path, beside) = (join(D_PATH, "events.json"), join(D_PATH, "events.json.tmp"));
+    stage.driver.create(&beside).expect("made");
+    stage.driver.write(&beside, &events("one")).expect("written");
+    stage.driver.rename(&beside, &path).expect("saved");
+    assert_eq!(stage.since(), ["sync_file events.json.tmp"]);
+    assert_eq!(stage.stored(), events("one"));
+
+    // Synced, and written to since.
+    stage.driver.create(&beside).expect("made");
+    stage.driver.write(&beside, &events("half")).expect("written");
+    stage.driver.sync(&beside).expect("synced");
+    stage.driver.write(&beside, &events("two")).expect("written");
+    stage.since();
+    stage.driver.rename(&beside, &path).expect("saved");
+    assert_eq!(stage.since(), ["sync_file events.json.tmp"]);
+    assert_eq!(stage.stored(), events("two"));
+}
+
+#[test]
+fn what_a_save_would_not_leave_is_written_anew() {
+    let mut stage = stage();
+    let (path, beside) = (join(D_PATH, "events.json"), join(D_PATH, "events.json.tmp"));
+    let before = stage.driver.stat(&path).expect("there");
+    let save = |stage: &mut Stage, text: &str, change: &dyn Fn(&mut InProcess)| {
+        stage.driver.create(&beside).expect("made");
+        stage.driver.write(&beside, &events(text)).expect("written");
+        change(&mut stage.driver);
+        stage.since();
+        stage.driver.rename(&beside, &path).expect("saved");
+        assert_eq!(stage.since(), ["write_new"], "{text}");
+        let now = stage.driver.stat(&path).expect("there");
+        assert_eq!((stage.stored(), now.mode), (events(text), before.mode));
+        assert!(now.mtime > before.mtime, "{text}");
+    };
+    let (old, far) = (before.mtime - 1_000_000_000, before.mtime + 1_000_000_000_000_000);
+    save(&mut stage, "other permissions", &|driver| {
+        driver.chmod(&join(D_PATH, "events.json.tmp"), 0o600).expect("set");
+    });
+    save(&mut stage, "an old time", &|driver| driver.set_mtime(&join(D_PATH, "events.json.tmp"), old).expect("set"));
+    save(&mut stage, "a time to come", &|driver| driver.set_mtime(&join(D_PATH, "events.json.tmp"), far).expect("set"));
+}
+
+#[test]
+fn whoever_goes_on_writing_to_it_writes_a_draft() {
+    let mut stage = stage();
+    let (path, beside) = (join(D_PATH, "events.json"), join(D_PATH, "events.json.tmp"));
+    stage.driver.create(&beside).expect("made");
+    stage.driver.write(&beside, &events("one")).expect("written");
+    let mut open = stage.driver.hold(&beside).expect("open");
+    stage.driver.rename(&beside, &path).expect("saved");
+    open.cut_and_write(0, b"not a list").expect("written");
+    assert_eq!(stage.stored(), events("one"), "the store has the last good version");
+    assert!(stage.driver.read(&path).expect("read").starts_with(b"not a list"));
+}
+
+#[test]
+fn a_move_reaches_it_within_a_second() {
+    let mut stage = stage();
+    stage.driver.rename(D_PATH, &join(A_PATH, &format!("conversations/{D_PATH}"))).expect("moved");
+    assert_eq!(stage.since(), ["write_new"]);
+    stage.driver.vfs().tend_disk().expect("on disk");
+    let mut told = stage.since();
+    told.sort();
+    assert_eq!(told, [format!("sync_dir {D_PATH}"), "sync_dir vfs".to_owned(), "sync_file tree.journal".to_owned()]);
+}
