@@ -100,7 +100,7 @@ mod tests {
     }
 
     fn stat(mtime: i64) -> Stat {
-        Stat { kind: Kind::File, size: 9, mtime, ino: 7, dev: 8, mode: 0o644, birth: None }
+        Stat { kind: Kind::File, size: 9, mtime, ctime: mtime, ino: 7, dev: 8, mode: 0o644, birth: None }
     }
 
     fn footing(mtime: i64) -> Footing {

@@ -130,6 +130,11 @@ impl StoreRoot {
         self.vfs().join("tree.json")
     }
 
+    /// Metadata that need not be read again.
+    pub fn index(&self) -> PathBuf {
+        self.vfs().join("index")
+    }
+
     /// Guards the mirror and every change of a parent.
     pub fn tree_lock(&self) -> PathBuf {
         self.vfs().join("tree.lock")

@@ -55,6 +55,18 @@ pub struct Identity {
     birth: Option<i64>,
 }
 
+impl Identity {
+    /// The device it is on.
+    pub(crate) fn device(self) -> u64 {
+        self.device
+    }
+
+    /// Everything that tells it from others.
+    pub(crate) fn numbers(self) -> [u64; 3] {
+        [self.device, self.inode, self.birth.map_or(u64::MAX, i64::cast_unsigned)]
+    }
+}
+
 impl From<Stat> for Identity {
     fn from(stat: Stat) -> Self {
         Self { device: stat.dev, inode: stat.ino, birth: stat.birth }

@@ -20,6 +20,7 @@ use crate::mirror::Mirror;
 use crate::observe::{UnitBytes, read_file};
 use crate::plan::{Form, Plan, Wanted};
 use crate::problem::{Problem, What};
+use crate::recall::Recall;
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
@@ -137,7 +138,8 @@ impl Store {
 
     fn snapshot_of(&self, ledger: Ledger, sight: Sight) -> Result<Snapshot> {
         let (mirror, problems) = self.look_at_mirror()?;
-        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, ledger, mirror, sight)?;
+        let recall = Recall::load(self.disk(), &self.layout.store, nanoseconds(self.now()));
+        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, &recall, ledger, mirror, sight)?;
         snapshot.note(problems);
         Ok(snapshot)
     }
@@ -310,6 +312,10 @@ impl StreamBytes {
     pub fn parse(&self) -> Stream {
         self.events.as_deref().and_then(|bytes| Stream::parse(bytes).ok()).unwrap_or_default()
     }
+}
+
+fn nanoseconds(time: Timestamp) -> i64 {
+    i64::try_from(time.as_nanosecond()).unwrap_or(i64::MIN)
 }
 
 fn take(bytes: &UnitBytes, file: ManagedFile) -> Option<Vec<u8>> {

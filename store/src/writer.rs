@@ -45,12 +45,13 @@ pub use uncover::Uncovered;
 
 use crate::disk::{Kind, Stat};
 use crate::error::{Context as _, Error, Result};
-use crate::files::{Scratch, make_dirs};
+use crate::files::{NewContent, Scratch, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{WorkRoot, managed};
 use crate::lock::{FileLock, Guard, Wait, alive};
 use crate::meta::{Meta, Parent};
 use crate::observe::{check, read_file};
+use crate::recall::{Extent, Gathered};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Mapping, Session};
@@ -63,6 +64,9 @@ pub struct Writer {
     /// The process it works for, where that is another.
     caller: Option<u32>,
 }
+
+/// The index repeats what others may not be allowed to read.
+const INDEX_MODE: u32 = 0o600;
 
 /// Locks on several conversations.
 pub type Guards = BTreeMap<ConversationId, Guard>;
@@ -216,6 +220,20 @@ impl Writer {
         let mut mapping = sessions.load(session)?.unwrap_or_else(|| Mapping::new(session.clone()));
         mapping.activate(id, self.store.now());
         sessions.save(&mapping, &|path, bytes| self.scratch().replace(path, bytes).map(drop))
+    }
+
+    /// Writes down the store's metadata as it was found, so that the next look need not read it. Nothing depends on it: what
+    /// keeps it from being written keeps nothing else.
+    fn keep_index(&self, gathered: &Gathered, extent: Extent) {
+        let root = &self.store.layout.store;
+        let write = || {
+            let silo = self.store.disk().stat(&root.dir).context("look at", &root.dir)?;
+            let content = NewContent::File { bytes: gathered.encode(silo.into(), extent), mode: INDEX_MODE };
+            self.scratch().put_one_of_many(&root.index(), content)
+        };
+        if let Err(error) = write() {
+            tracing::debug!(%error, "the index is not written");
+        }
     }
 
     fn session_lock(&self) -> Result<FileLock> {

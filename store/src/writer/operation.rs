@@ -18,6 +18,7 @@ use crate::meta::Meta;
 use crate::mirror::Mirror;
 use crate::observe::{Observed, read_file};
 use crate::presence::Projection;
+use crate::recall::Extent;
 use crate::reconcile::{Base, ManagedFile, Root, Unit};
 use crate::snapshot::{Sight, Snapshot};
 use crate::store::Store;
@@ -225,6 +226,10 @@ impl Operation<'_> {
     /// Ends the change.
     pub(super) fn finish(mut self) -> Result<()> {
         self.save_ledger()?;
+        let gathered = self.snapshot.take_gathered();
+        if gathered.has_many_news() {
+            self.writer.keep_index(&gathered, Extent::Safe);
+        }
         if let Some(scratch) = self.writer.work_scratch() {
             scratch.close();
         }
