@@ -22,8 +22,8 @@ use crate::host::fuse;
 use crate::live::Live;
 use crate::mirror::InStep;
 use crate::teller::{self, Outbox};
-use crate::vfs::{Rules, Vfs};
-use crate::watch::Watch;
+use crate::vfs::{Rules, Seen, Vfs};
+use crate::watch::{Standing, Watch};
 
 /// How often drafts are looked after: twice in the time they may take to reach the disk.
 const TENDING: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ pub struct Session {
     point: PathBuf,
     outbox: Outbox,
     waker: Waker,
-    watching: bool,
+    watching: Arc<Standing>,
     brought: Brought,
     ended: Arc<Flag>,
     ending: Arc<Flag>,
@@ -151,17 +151,19 @@ impl Session {
                 imported: migrated.imported.len() + rest.imported.len(),
                 refused: migrated.refused.into_iter().chain(rest.refused).collect(),
             };
-            return Self::serve(writer, Ground { _under: under, reached, real: None }, point, options, brought);
+            let seen = Seen::of(writer.store(), &RealBacking).map_err(refusal)?;
+            return Self::serve(writer, seen, Ground { _under: under, reached, real: None }, point, options, brought);
         }
         let (real, migrated) = plain.writer()?;
-        let covered = real.cover()?;
+        let cover = || Ok(real.cover_and_look()?);
+        let (covered, seen) = Seen::by(real.store(), &RealBacking, cover).map_err(refusal)?;
         let brought = Brought {
             imported: migrated.imported.len() + covered.imported.len(),
             refused: migrated.refused.into_iter().chain(covered.refused).collect(),
         };
         let (writer, _) = real.store().covered().writer()?;
         let ground = Ground { _under: under, reached, real: Some(real.clone()) };
-        Self::serve(writer, ground, point, options, brought).inspect_err(|_| {
+        Self::serve(writer, seen, ground, point, options, brought).inspect_err(|_| {
             // Nothing covers the real files after all.
             if let Err(error) = real.uncover(&Wait::none()) {
                 tracing::warn!(%error, "the real files could not follow");
@@ -171,6 +173,7 @@ impl Session {
 
     fn serve(
         writer: Writer,
+        mut seen: Seen,
         ground: Ground,
         point: &Path,
         options: &Options,
@@ -178,17 +181,14 @@ impl Session {
     ) -> Result<Arc<Self>, Error> {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let (outbox, inbox) = teller::post();
-        let (watch, waker) = Watch::begin(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
-        let watching = watch.is_watching();
+        let (watch, waker) = Watch::new(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
+        let watching = watch.standing();
+        let (found, keeper) = (seen.take_found(), writer.clone());
         let rules =
             Rules { read_only: options.read_only, all: options.all, strict: options.strict, xattrs: options.xattrs };
-        let vfs =
-            Vfs::new(writer, Arc::new(RealBacking), ground.reached.clone(), rules, outbox.clone()).map_err(refusal)?;
+        let (backing, under) = (Arc::new(RealBacking), ground.reached.clone());
+        let vfs = Vfs::with(writer, backing, under, rules, outbox.clone(), Some(seen)).map_err(refusal)?;
         let vfs = Arc::new(vfs);
-        if !watching {
-            // What later looks are compared with, from before the kernel can remember anything.
-            vfs.look_around().map_err(refusal)?;
-        }
         inbox.clear();
         let served = fuse::mount(vfs.clone(), point, options).map_err(io("mount on"))?;
         let (ended, ending) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
@@ -221,6 +221,7 @@ impl Session {
         spawn("jp-tell", Box::new(move || inbox.run(&told, &kernel)))?;
         let watched = vfs.clone();
         spawn("jp-watch", Box::new(move || watch.run(&watched)))?;
+        spawn("jp-index", Box::new(move || keeper.keep_found(&found)))?;
         spawn("jp-tend", Box::new(move || tend(&vfs, &ending)))?;
         Ok(Arc::new(session))
     }
@@ -244,7 +245,7 @@ impl Live for Session {
     fn status(&self) -> Status {
         self.vfs.tend_drafts();
         Status {
-            staleness: if self.watching { "watching" } else { "polling" }.to_owned(),
+            staleness: if self.watching.is_watching(PATIENCE) { "watching" } else { "polling" }.to_owned(),
             shown: self.vfs.count_shown(),
             arrivals: self.vfs.arrivals(),
             refused: self.brought.refused.clone(),

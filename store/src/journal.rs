@@ -23,6 +23,8 @@ pub enum Change {
     HideFile(ConversationId, String),
     /// One of its files is shown again.
     ShowFile(ConversationId, String),
+    /// A mount lies over the real files from now on, and they may be behind.
+    Cover,
 }
 
 impl Change {
@@ -42,6 +44,7 @@ impl Change {
             Self::ShowFile(id, file) => {
                 ledger.entry(*id).hidden.remove(file);
             }
+            Self::Cover => ledger.covered = true,
         }
     }
 }
@@ -66,6 +69,13 @@ struct Line {
     on: Footing,
     #[serde(flatten)]
     change: Change,
+}
+
+/// Whether any line that was written on top of this ledger says that a mount lies over the real files.
+pub(crate) fn covers(bytes: &[u8], on: Footing) -> bool {
+    let mut ledger = Ledger::default();
+    replay(&mut ledger, bytes, on);
+    ledger.covered
 }
 
 /// The lines for these changes.
@@ -115,7 +125,8 @@ mod tests {
             let hidden: Vec<_> = entry.hidden.iter().map(|file| format!("-{file}")).collect();
             format!("{}:{intent}{base}{}", id.deciseconds(), hidden.concat())
         });
-        entries.collect::<Vec<_>>().join(" ")
+        let covered = ledger.covered.then(|| "covered".to_owned());
+        entries.chain(covered).collect::<Vec<_>>().join(" ")
     }
 
     fn ledger() -> Ledger {
@@ -149,6 +160,7 @@ mod tests {
             "1:projected+base-b",
         );
         check(&[Change::HideFile(id(1), file("a")), Change::Hide(id(1))], "1:local+base");
+        check(&[Change::Cover, Change::Hide(id(1))], "1:local+base covered");
     }
 
     #[test]

@@ -220,11 +220,13 @@ pub(crate) struct Glance {
     pub(crate) held: Option<JsonError>,
     /// The workspace's copy has no such file.
     pub(crate) missing: bool,
+    /// Stamps tell that both copies are as they were left.
+    pub(crate) alike: bool,
 }
 
 /// As [`glance`] for metadata, which nearly always comes from the store: its bytes are read on the way.
 pub(crate) fn glance_metadata(disk: &dyn Disk, recall: &Recall, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Glance> {
-    let one = |root, missing| Ok(Glance { root, store: None, held: None, missing });
+    let one = |root, missing| Ok(Glance { root, store: None, held: None, missing, alike: false });
     let (store, work) = match (dirs.store, dirs.work) {
         (Some(store), Some(work)) => (store, work),
         (None, Some(work)) => {
@@ -235,14 +237,14 @@ pub(crate) fn glance_metadata(disk: &dyn Disk, recall: &Recall, dirs: Dirs<'_>, 
     let contents = recall.read(disk, &managed(store, ManagedFile::Metadata))?;
     let in_store = contents.as_ref().map(|(contents, _)| Stamp::from(contents.stat));
     let in_work = stat_file(disk, &managed(work, ManagedFile::Metadata))?;
-    let (root, held) = match base {
-        None => (newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)), None),
+    let (root, held, alike) = match base {
+        None => (newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)), None, false),
         Some(base) => {
             let remembered = base.file(ManagedFile::Metadata);
             let conclusive = is_conclusive(remembered.store, in_store, base.taken)
                 && is_conclusive(remembered.work, in_work, base.taken);
             if conclusive {
-                (Root::Store, None)
+                (Root::Store, None, true)
             } else {
                 let observed = Observed::of(disk, Unit::Metadata, dirs, Some(base))?;
                 let flaw = observed.work.as_ref().and_then(UnitBytes::problem);
@@ -250,11 +252,11 @@ pub(crate) fn glance_metadata(disk: &dyn Disk, recall: &Recall, dirs: Dirs<'_>, 
                     Flaw::Broken(reason) => Some(reason),
                     Flaw::Missing => None,
                 });
-                (observed.action.source(), held)
+                (observed.action.source(), held, false)
             }
         }
     };
-    Ok(Glance { root, store: contents, held, missing: in_work.is_none() })
+    Ok(Glance { root, store: contents, held, missing: in_work.is_none(), alike })
 }
 
 /// A managed file's bytes, or `None` when it is not there.

@@ -55,6 +55,7 @@ use crate::recall::{Extent, Gathered};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Mapping, Session};
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// The store, ready to be changed.
@@ -67,6 +68,17 @@ pub struct Writer {
 
 /// The index repeats what others may not be allowed to read.
 const INDEX_MODE: u32 = 0o600;
+
+/// The store's metadata as a snapshot found it.
+#[derive(Debug)]
+pub struct Found(Gathered);
+
+impl Snapshot {
+    /// What was found in the store's metadata, taken out, so that it can be written down without the snapshot.
+    pub fn take_found(&mut self) -> Found {
+        Found(self.take_gathered())
+    }
+}
 
 /// Locks on several conversations.
 pub type Guards = BTreeMap<ConversationId, Guard>;
@@ -233,6 +245,22 @@ impl Writer {
         };
         if let Err(error) = write() {
             tracing::debug!(%error, "the index is not written");
+        }
+    }
+
+    /// Writes down what a snapshot found, if it is news, for the looks to come. What was written a moment ago is brought to
+    /// disk for that where it is much, so it takes as long as it takes: it is for whoever nobody waits for.
+    pub fn keep_found(&self, found: &Found) {
+        let Found(gathered) = found;
+        if gathered.has_many_young() {
+            let dir = &self.store.layout.store.dir;
+            match self.store.disk().sync_all(dir).context("bring to disk", dir) {
+                Ok(()) => return self.keep_index(gathered, Extent::All),
+                Err(error) => tracing::debug!(%error, "the index goes without what is young"),
+            }
+        }
+        if gathered.has_news() {
+            self.keep_index(gathered, Extent::Safe);
         }
     }
 

@@ -4,17 +4,23 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use jp_store::ConversationId;
-use jp_store::disk::Kind;
+use jp_store::conversation::Conversation;
+use jp_store::disk::{Kind, Stat};
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::meta::Meta;
 use jp_store::presence::Projection;
 use jp_store::reconcile::ManagedFile;
+use jp_store::snapshot::Snapshot;
+use jp_store::store::Store;
+use jp_store::writer::Found;
 
 use super::{Mark, Sight, Vfs, mark};
+use crate::backing::Backing;
 use crate::caller::Caller;
 use crate::catalog::{Former, Item, Stale};
 use crate::error::Result;
@@ -31,6 +37,47 @@ pub struct Noticed {
     pub files: HashSet<(ConversationId, PathBuf)>,
     /// Something was missed: everything may have changed.
     pub everything: bool,
+}
+
+/// How the books look.
+type Books = [Option<Mark>; 3];
+
+/// What somebody has just seen.
+#[derive(Debug)]
+pub struct Seen {
+    snapshot: Snapshot,
+    /// How the books looked before.
+    books: Books,
+}
+
+impl Seen {
+    /// Looks at everything.
+    pub fn of(store: &Store, backing: &dyn Backing) -> Result<Self> {
+        let books = books(store, backing)?;
+        Ok(Self { snapshot: store.snapshot()?, books })
+    }
+
+    /// Has everything looked at by whoever makes the store ready for a mount and needs to look for that anyway; looks itself
+    /// where that one has nothing to show.
+    pub fn by<T>(
+        store: &Store,
+        backing: &dyn Backing,
+        look: impl FnOnce() -> Result<(T, Option<Snapshot>)>,
+    ) -> Result<(T, Self)> {
+        // From before, so that whatever changes meanwhile is news.
+        let books = books(store, backing)?;
+        let (done, snapshot) = look()?;
+        let seen = match snapshot {
+            Some(snapshot) => Self { snapshot, books },
+            None => Self::of(&store.covered(), backing)?,
+        };
+        Ok((done, seen))
+    }
+
+    /// The store's metadata, taken out, so that it can be written down.
+    pub fn take_found(&mut self) -> Found {
+        self.snapshot.take_found()
+    }
 }
 
 impl Vfs {
@@ -96,6 +143,48 @@ impl Vfs {
         self.notice(noticed)
     }
 
+    /// The beginning: what somebody has just seen, or everything.
+    pub(super) fn begin(&self, seen: Option<Seen>) -> Result<()> {
+        let Seen { snapshot, books } = match seen {
+            Some(seen) => seen,
+            None => Seen::of(self.writer.store(), &*self.backing)?,
+        };
+        let mut sight = self.sight.lock();
+        sight.books = books;
+        sight.mirror = snapshot.mirror.clone();
+        sight.ledger = snapshot.ledger.clone().without_bases();
+        let look = |stat: Stat| (stat.ino, stat.size, stat.mtime, stat.ctime);
+        *self.first.lock() = snapshot.all().map(|found| (found.id, found.looked.map(look))).collect();
+        self.catalog.write().fill(snapshot.all().filter_map(|found| Some((found.id, item(&sight, found)?))));
+        Ok(())
+    }
+
+    /// Compares what was seen in the beginning with what is there by now. Whoever watches calls this once nothing escapes
+    /// any more; from then on the kernel may remember what it is told.
+    pub fn catch_up(&self) -> Result<()> {
+        let first = std::mem::take(&mut *self.first.lock());
+        let mut noticed = Noticed { names: true, books: true, ..Noticed::default() };
+        for (id, before) in first {
+            let Ok(item) = self.item(id) else { continue };
+            let now = self.backing.stat(&item.dir.join(ManagedFile::Metadata.name())).ok();
+            let now = now.map(|stat| (stat.ino, stat.size, stat.mtime, stat.ctime));
+            if before.is_none() || now != before {
+                noticed.files.insert((id, PathBuf::from(ManagedFile::Metadata.name())));
+            }
+        }
+        let result = self.notice(noticed);
+        self.settled.store(true, Ordering::SeqCst);
+        // What the kernel was told until now it was told not to remember, but it keeps the contents of what it has read.
+        let known: Vec<_> = self.inodes.lock().all_known().into_iter().filter(has_content).collect();
+        self.outbox.send(known.into_iter().map(Stale::Content).collect());
+        result
+    }
+
+    /// Whether the kernel may remember what it is told: whatever changes is noticed, and told.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::SeqCst)
+    }
+
     /// Everything, by way of a snapshot of the store.
     pub(super) fn look_at_all(&self) -> Result<()> {
         let mut sight = self.sight.lock();
@@ -107,22 +196,12 @@ impl Vfs {
         sight.books = self.books()?;
         let snapshot = store.snapshot()?;
         sight.mirror = snapshot.mirror.clone();
-        sight.ledger = snapshot.ledger.clone();
+        sight.ledger = snapshot.ledger.clone().without_bases();
         let mut seen = HashSet::new();
         let mut stale = Vec::new();
         for found in snapshot.all() {
-            let Some(place) = &found.store else { continue };
+            let Some(item) = item(sight, found) else { continue };
             seen.insert(found.id);
-            let item = Item {
-                partition: place.partition,
-                name: place.name.clone(),
-                parent: found.parent,
-                shown: found.intent == Projection::Projected,
-                title: found.title().map(ToOwned::to_owned),
-                dir: place.dir.clone(),
-                pending: false,
-                hidden: sight.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
-            };
             stale.extend(self.catalog.write().apply(found.id, Some(item)));
         }
         let gone: Vec<_> = {
@@ -229,7 +308,7 @@ impl Vfs {
         if mirror_changed {
             sight.mirror = store.mirror()?;
         }
-        sight.ledger = store.read_ledger()?;
+        sight.ledger = store.read_ledger()?.without_bases();
         sight.books = books;
         let items: Vec<_> = {
             let catalog = self.catalog.read();
@@ -294,7 +373,10 @@ impl Vfs {
         let mut stale = Vec::new();
         for change in changes {
             change.apply(&mut sight.ledger);
-            let (Change::Show(id) | Change::Hide(id) | Change::HideFile(id, _) | Change::ShowFile(id, _)) = change;
+            let (Change::Show(id) | Change::Hide(id) | Change::HideFile(id, _) | Change::ShowFile(id, _)) = change
+            else {
+                continue;
+            };
             let entry = sight.ledger.get(*id).cloned();
             let mut catalog = self.catalog.write();
             if let Change::Show(_) | Change::Hide(_) = change {
@@ -311,20 +393,8 @@ impl Vfs {
     }
 
     /// How the books look: the mirror, the ledger, its journal.
-    fn books(&self) -> Result<[Option<Mark>; 3]> {
-        let layout = self.writer.store().layout();
-        let mut books = [None; 3];
-        for (book, path) in
-            books.iter_mut().zip([layout.store.tree_file(), layout.projection_file(), layout.journal_file()])
-        {
-            *book = match self.backing.stat(&path) {
-                Ok(stat) => Some(mark(&stat)),
-                // One that cannot be looked at is not one that is not there.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                Err(error) => return Err(error).context("look at", &path).map_err(Into::into),
-            };
-        }
-        Ok(books)
+    fn books(&self) -> Result<Books> {
+        books(self.writer.store(), &*self.backing)
     }
 
     /// Something was missed: nothing that the kernel remembers can be relied on.
@@ -389,4 +459,40 @@ fn hidden_names(id: ConversationId, old: &Item, new: &Item) -> Vec<Stale> {
             Some(Stale::Name(dir, inner.file_name()?.to_owned()))
         })
         .collect()
+}
+
+/// What is shown of a conversation that the store has.
+fn item(sight: &Sight, found: &Conversation) -> Option<Item> {
+    let place = found.store.as_ref()?;
+    Some(Item {
+        partition: place.partition,
+        name: place.name.clone(),
+        parent: found.parent,
+        shown: found.intent == Projection::Projected,
+        title: found.title().map(ToOwned::to_owned),
+        dir: place.dir.clone(),
+        pending: false,
+        hidden: sight.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
+    })
+}
+
+/// Whether a node has something to read that does not follow from the catalog.
+fn has_content(node: &Node) -> bool {
+    !matches!(node, Node::Children(_) | Node::Alias(..))
+}
+
+fn books(store: &Store, backing: &dyn Backing) -> Result<Books> {
+    let layout = store.layout();
+    let mut books = [None; 3];
+    for (book, path) in
+        books.iter_mut().zip([layout.store.tree_file(), layout.projection_file(), layout.journal_file()])
+    {
+        *book = match backing.stat(&path) {
+            Ok(stat) => Some(mark(&stat)),
+            // One that cannot be looked at is not one that is not there.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).context("look at", &path).map_err(Into::into),
+        };
+    }
+    Ok(books)
 }

@@ -59,6 +59,26 @@ impl Snapshot {
         Ok(snapshot)
     }
 
+    /// The same moment as it looks from beneath a mount over the real files, given that these have nothing that the store
+    /// lacks.
+    pub(crate) fn cover(self, layout: &Layout) -> Self {
+        let (layout, sight) = (layout.clone().cover(), Sight::Covered);
+        let Self { mut ledger, mirror, gathered, duplicates, problems, .. } = self;
+        ledger.covered = true;
+        let conversations = self.conversations.into_values().filter(|found| found.store.is_some()).map(|mut found| {
+            let Conversation { meta, parent, origin, looked, .. } = found;
+            found = place(&layout, &ledger, sight, found.id, found.store, None);
+            (found.id, Conversation { meta, parent, origin, looked, ..found })
+        });
+        let conversations = conversations.collect();
+        let duplicates = duplicates.into_iter().map(|(id, mut others)| {
+            others.retain(|(root, _)| *root == Root::Store);
+            (id, others)
+        });
+        let duplicates = duplicates.collect();
+        Self { conversations, ledger, mirror, sight, gathered, duplicates, problems, ..Self::default() }
+    }
+
     /// Conversations without metadata whose directory is not there any more.
     fn vanished(&self, disk: &dyn Disk) -> Result<Vec<ConversationId>> {
         let mut vanished = Vec::new();
@@ -96,7 +116,8 @@ impl Snapshot {
             .collect();
         let (ledger, mirror) = (&self.ledger, &self.mirror);
         let look = |found: &Conversation| {
-            let mut reader = Reader { disk, recall, ledger, problems: Vec::new(), hollow: false, read: None };
+            let mut reader =
+                Reader { disk, recall, ledger, problems: Vec::new(), hollow: false, read: None, alike: false };
             let meta = reader.meta(found);
             let (parent, origin) = reader.lineage(mirror, layout, found, meta.as_ref());
             (meta, parent, origin, reader)
@@ -110,7 +131,9 @@ impl Snapshot {
             }
             let (meta, parent, origin, reader) = read;
             (found.meta, found.parent, found.origin) = (meta, parent, origin);
+            found.alike = reader.alike;
             if let Some((contents, source)) = reader.read {
+                found.looked = Some(contents.stat);
                 self.gathered.add(contents, source);
             }
             if found.store.is_some() || found.work.is_some() {
@@ -278,6 +301,8 @@ struct Reader<'a> {
     hollow: bool,
     /// The store's file as it was found.
     read: Option<(Contents, Source)>,
+    /// Both copies are as they were left.
+    alike: bool,
 }
 
 impl Reader<'_> {
@@ -285,14 +310,15 @@ impl Reader<'_> {
     fn meta(&mut self, conversation: &Conversation) -> Option<Meta> {
         let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
         let dirs = conversation.dirs();
-        let Glance { root: first, store: mut at_hand, held, missing } =
+        let Glance { root: first, store: mut at_hand, held, missing, alike } =
             match glance_metadata(self.disk, self.recall, dirs, base) {
                 Ok(glance) => glance,
                 Err(error) => {
                     self.unreadable(conversation, &error);
-                    Glance { root: Root::Store, store: None, held: None, missing: false }
+                    Glance { root: Root::Store, store: None, held: None, missing: false, alike: false }
                 }
             };
+        self.alike = alike;
         if let (true, Some(work)) = (missing, dirs.work) {
             self.hollow = is_hollow(self.disk, work);
         }
@@ -398,6 +424,8 @@ fn place(
         meta: None,
         parent: None,
         origin: None,
+        looked: None,
+        alike: false,
         moved: None,
     }
 }
