@@ -138,7 +138,8 @@ impl Session {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let under = open_dir(point).map_err(io("open"))?;
         let reached = PathBuf::from(format!("/proc/self/fd/{}", under.as_raw_fd()));
-        let plain = Store::open_with_work(around.clone(), start, reached.clone(), false)?;
+        // Until something is mounted on it, the point leads to the real files by the shorter way.
+        let plain = Store::open_with_work(around.clone(), start, point.to_owned(), false)?;
         if plain.layout().is_single_root() {
             return Err(Error::Refused("there is no user-local storage, so there is nothing to mount".to_owned()));
         }
@@ -154,9 +155,10 @@ impl Session {
             let seen = Seen::of(writer.store(), &RealBacking).map_err(refusal)?;
             return Self::serve(writer, seen, Ground { _under: under, reached, real: None }, point, options, brought);
         }
-        let (real, migrated) = plain.writer()?;
-        let cover = || Ok(real.cover_and_look()?);
-        let (covered, seen) = Seen::by(real.store(), &RealBacking, cover).map_err(refusal)?;
+        let (plain, migrated) = plain.writer()?;
+        let cover = || Ok(plain.cover_and_look()?);
+        let (covered, seen) = Seen::by(plain.store(), &RealBacking, cover).map_err(refusal)?;
+        let real = plain.reached_at(reached.clone());
         let brought = Brought {
             imported: migrated.imported.len() + covered.imported.len(),
             refused: migrated.refused.into_iter().chain(covered.refused).collect(),

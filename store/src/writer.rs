@@ -127,6 +127,15 @@ impl Writer {
         Self { caller: Some(caller), ..self.clone() }
     }
 
+    /// The same store, whose workspace's real files are reached elsewhere.
+    pub fn reached_at(&self, work: PathBuf) -> Self {
+        let mut writer = self.clone();
+        if let Some(root) = &mut writer.store.layout.work {
+            root.conversations = work;
+        }
+        writer
+    }
+
     /// Takes a conversation's lock.
     pub fn lock(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Guard> {
         let locks = self.store.locks();
