@@ -96,6 +96,21 @@ impl Catalog {
         Self { all, ..Self::default() }
     }
 
+    /// Takes in all conversations at once, where there is none yet and nobody remembers any names.
+    pub fn fill(&mut self, items: impl IntoIterator<Item = (ConversationId, Item)>) {
+        self.items = items.into_iter().collect();
+        for (&id, item) in &self.items {
+            if let Some(parent) = item.parent {
+                self.kids.entry(parent).or_default().insert(id);
+            }
+        }
+        for (&id, item) in &self.items {
+            if self.tree_parent(id).is_none() {
+                self.roots[item.partition as usize].insert(id);
+            }
+        }
+    }
+
     /// What is known of a conversation.
     pub fn get(&self, id: ConversationId) -> Option<&Item> {
         self.items.get(&id)

@@ -57,6 +57,11 @@ impl Inodes {
         self.lookups.contains_key(&number).then_some(number)
     }
 
+    /// Everything the kernel knows.
+    pub fn all_known(&self) -> Vec<Node> {
+        self.lookups.keys().filter_map(|&number| self.resolve(number)).collect()
+    }
+
     /// The kernel has been told this number once more.
     pub fn told(&mut self, number: u64) {
         *self.lookups.entry(number).or_default() += 1;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use jp_store::layout::Partition;
 use jp_store::lock::Wait;
 use jp_store::plan::{Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
@@ -25,8 +24,8 @@ use crate::memory::Memory;
 use crate::mirror::InStep;
 use crate::remembering::{Forgetting, Remembering};
 use crate::teller::{self, Outbox};
-use crate::vfs::{Rules, Vfs};
-use crate::watch::Watch;
+use crate::vfs::{Rules, Seen, Vfs};
+use crate::watch::{Standing, Watch};
 
 /// How often drafts are looked after: twice in the time they may take to reach the disk.
 const TENDING: Duration = Duration::from_millis(100);
@@ -117,7 +116,7 @@ pub struct Session {
     point: PathBuf,
     outbox: Outbox,
     waker: Waker,
-    watching: bool,
+    watching: Arc<Standing>,
     brought: Brought,
     ended: Arc<Flag>,
     ending: Arc<Flag>,
@@ -147,7 +146,8 @@ impl Session {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let under = open_dir(point).map_err(io("open"))?;
         let reached = PathBuf::from(format!("/proc/self/fd/{}", under.as_raw_fd()));
-        let plain = Store::open_with_work(around.clone(), start, reached.clone(), false)?;
+        // Until something is mounted on it, the point leads to the real files by the shorter way.
+        let plain = Store::open_with_work(around.clone(), start, point.to_owned(), false)?;
         if plain.layout().is_single_root() {
             return Err(Error::Refused("there is no user-local storage, so there is nothing to mount".to_owned()));
         }
@@ -160,17 +160,21 @@ impl Session {
                 imported: migrated.imported.len() + rest.imported.len(),
                 refused: migrated.refused.into_iter().chain(rest.refused).collect(),
             };
-            return Self::serve(writer, Ground { _under: under, reached, real: None, memory }, point, options, brought);
+            let seen = Seen::of(writer.store()).map_err(refusal)?;
+            let ground = Ground { _under: under, reached, real: None, memory };
+            return Self::serve(writer, seen, ground, point, options, brought);
         }
-        let (real, migrated) = plain.writer()?;
-        let covered = real.cover()?;
+        let (plain, migrated) = plain.writer()?;
+        let cover = || Ok(plain.cover_and_look()?);
+        let (covered, seen) = Seen::by(plain.store(), cover).map_err(refusal)?;
+        let real = plain.reached_at(reached.clone());
         let brought = Brought {
             imported: migrated.imported.len() + covered.imported.len(),
             refused: migrated.refused.into_iter().chain(covered.refused).collect(),
         };
         let (writer, _) = real.store().covered().writer()?;
         let ground = Ground { _under: under, reached, real: Some(real.clone()), memory };
-        Self::serve(writer, ground, point, options, brought).inspect_err(|_| {
+        Self::serve(writer, seen, ground, point, options, brought).inspect_err(|_| {
             // Nothing covers the real files after all.
             if let Err(error) = real.uncover(&Wait::none()) {
                 tracing::warn!(%error, "the real files could not follow");
@@ -180,6 +184,7 @@ impl Session {
 
     fn serve(
         writer: Writer,
+        mut seen: Seen,
         ground: Ground,
         point: &Path,
         options: &Options,
@@ -187,25 +192,16 @@ impl Session {
     ) -> Result<Arc<Self>, Error> {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let (outbox, inbox) = teller::post();
-        let (mut watch, waker) =
-            Watch::begin(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
-        let watching = watch.is_watching();
-        let memory = &ground.memory;
-        watch.memory = memory.clone();
-        if watching {
-            let layout = writer.store().layout();
-            let partitions = Partition::ALL.map(|partition| layout.store.partition(partition));
-            memory.wake(partitions, layout.worktree_state().join("scratch"));
-        }
-        let backing = Arc::new(Remembering::new(RealBacking, memory.clone()));
+        let (mut watch, waker) = Watch::new(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
+        watch.memory = ground.memory.clone();
+        let watching = watch.standing();
+        let (found, keeper) = (seen.take_found(), writer.clone());
         let rules =
             Rules { read_only: options.read_only, all: options.all, strict: options.strict, xattrs: options.xattrs };
-        let vfs = Vfs::new(writer, backing, ground.reached.clone(), rules, outbox.clone()).map_err(refusal)?;
+        let backing = Arc::new(Remembering::new(RealBacking, ground.memory.clone()));
+        let under = ground.reached.clone();
+        let vfs = Vfs::with(writer, backing, under, rules, outbox.clone(), Some(seen)).map_err(refusal)?;
         let vfs = Arc::new(vfs);
-        if !watching {
-            // What later looks are compared with, from before the kernel can remember anything.
-            vfs.look_around().map_err(refusal)?;
-        }
         inbox.clear();
         let served = fuse::mount(vfs.clone(), point, options).map_err(io("mount on"))?;
         let (ended, ending) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
@@ -242,6 +238,7 @@ impl Session {
             let read = vfs.clone();
             spawn("jp-ahead", Box::new(move || read.fetch_ahead()))?;
         }
+        spawn("jp-index", Box::new(move || keeper.keep_found(&found)))?;
         spawn("jp-tend", Box::new(move || tend(&vfs, &ending)))?;
         Ok(Arc::new(session))
     }
@@ -265,7 +262,7 @@ impl Live for Session {
     fn status(&self) -> Status {
         self.vfs.tend_drafts();
         Status {
-            staleness: if self.watching { "watching" } else { "polling" }.to_owned(),
+            staleness: if self.watching.is_watching(PATIENCE) { "watching" } else { "polling" }.to_owned(),
             shown: self.vfs.count_shown(),
             arrivals: self.vfs.arrivals(),
             refused: self.brought.refused.clone(),

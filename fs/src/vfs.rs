@@ -38,7 +38,7 @@ use parking_lot::{Mutex, RwLock};
 pub use attr::{Attr, SetAttr};
 pub use find::{Found, Lookup};
 pub use list::Listed;
-pub use look::Noticed;
+pub use look::{Noticed, Seen};
 pub use rename::Rename;
 
 use crate::ahead::Ahead;
@@ -94,6 +94,10 @@ pub struct Vfs {
     ahead: Ahead,
     /// A draft that the tree may have a place for by now was not tried again.
     missed: AtomicBool,
+    /// Whatever changes beside the mount is noticed from now on, so the kernel may remember what it is told.
+    settled: AtomicBool,
+    /// How metadata looked in the beginning, until that has been compared with what is there.
+    first: Mutex<Vec<(ConversationId, Option<Look>)>>,
 }
 
 /// What was last seen of the store's own books.
@@ -128,6 +132,9 @@ impl Drop for Aware<'_> {
     }
 }
 
+/// Tells one state of a file from another for sure.
+type Look = (u64, u64, i64, i64);
+
 /// Tells one state of a file from another.
 type Mark = (u64, u64, i64);
 
@@ -144,6 +151,19 @@ impl Vfs {
         under: PathBuf,
         rules: Rules,
         outbox: Outbox,
+    ) -> Result<Self> {
+        Self::with(writer, backing, under, rules, outbox, None)
+    }
+
+    /// As [`Vfs::new`], where somebody has just looked at everything: what that one saw is shown, and compared with what is
+    /// there by [`Vfs::catch_up`].
+    pub fn with(
+        writer: Writer,
+        backing: Arc<dyn Backing>,
+        under: PathBuf,
+        rules: Rules,
+        outbox: Outbox,
+        seen: Option<Seen>,
     ) -> Result<Self> {
         let state = writer.store().layout().worktree_state();
         let began = nanos(&writer);
@@ -169,9 +189,11 @@ impl Vfs {
             sight: Mutex::default(),
             ahead: Ahead::default(),
             missed: AtomicBool::default(),
+            settled: AtomicBool::default(),
+            first: Mutex::default(),
         };
         vfs.prepare()?;
-        vfs.look_at_all()?;
+        vfs.begin(seen)?;
         vfs.load_arrivals()?;
         vfs.load_former();
         vfs.load_drafts()?;

@@ -6,18 +6,34 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jp_store::ConversationId;
-use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, TRASH};
+use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, Partition, TRASH};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 use crate::bell::{Asked, Bell, CHANGES, Waker, bell};
+use crate::flag::Flag;
 use crate::memory::Memory;
 use crate::vfs::{Noticed, Vfs};
 
 /// How often is looked where nothing is watched.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// Whether a store is watched by now.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    begun: Flag,
+    watching: AtomicBool,
+}
+
+impl Standing {
+    /// Whether the store is watched, and not merely looked at now and then; waits so long for the watches to stand.
+    pub(crate) fn is_watching(&self, limit: Duration) -> bool {
+        self.begun.wait(limit) && self.watching.load(Ordering::SeqCst)
+    }
+}
 
 /// What a watch is on.
 #[derive(Clone, Debug)]
@@ -41,32 +57,63 @@ pub(crate) struct Watch {
     bell: Bell,
     /// What must not remember what has changed.
     pub(crate) memory: Arc<Memory>,
+    standing: Arc<Standing>,
     /// A file is in the way of none of this; only these names count among the books.
     books: [OsString; 4],
 }
 
+/// The system's watches, if it has any.
+fn system() -> Option<Inotify> {
+    let begun = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
+    begun.inspect_err(|error| tracing::warn!(%error, "nothing can be watched here")).ok()
+}
+
 impl Watch {
-    /// Begins to watch the store. What happens from now on is not missed, though nobody acts on it before [`Watch::run`].
-    pub(crate) fn begin(layout: &Layout, polling: bool) -> io::Result<(Self, Waker)> {
+    /// Nothing is watched before [`Watch::run`].
+    pub(crate) fn new(layout: &Layout, polling: bool) -> io::Result<(Self, Waker)> {
         let (bell, waker) = bell()?;
         let books = ["tree.json", "tree.journal", "projection.json", "journal"].map(OsString::from);
-        let mut watch =
-            Self { inotify: None, on: HashMap::new(), layout: layout.clone(), bell, memory: Arc::default(), books };
-        if !polling && let Err(error) = watch.add_all() {
-            tracing::warn!(%error, "the store cannot be watched, so it is looked at once a second");
-            watch.inotify = None;
-            watch.on.clear();
-        }
-        Ok((watch, waker))
+        let inotify = if polling { None } else { system() };
+        let (standing, memory) = (Arc::default(), Arc::default());
+        Ok((Self { inotify, on: HashMap::new(), layout: layout.clone(), bell, memory, standing, books }, waker))
     }
 
-    /// Whether the store is watched, and not merely looked at now and then.
-    pub(crate) fn is_watching(&self) -> bool {
+    /// Tells others how it goes.
+    pub(crate) fn standing(&self) -> Arc<Standing> {
+        self.standing.clone()
+    }
+
+    fn is_watching(&self) -> bool {
         self.inotify.is_some()
+    }
+
+    /// Puts the watches up. What happened since the mount began to look, and was not seen by them, is looked for once they
+    /// stand; whoever asks for a fresh look waits for that.
+    fn begin(&mut self, vfs: &Vfs) {
+        if self.is_watching()
+            && let Err(error) = self.add_all()
+        {
+            tracing::warn!(%error, "the store cannot be watched, so it is looked at once a second");
+            self.inotify = None;
+            self.on.clear();
+        }
+        if self.is_watching() {
+            let layout = &self.layout;
+            let partitions = Partition::ALL.map(|partition| layout.store.partition(partition));
+            self.memory.wake(partitions, layout.worktree_state().join("scratch"));
+        }
+        // Without watches later looks are compared with this one, from before the kernel can remember anything.
+        let around = if self.is_watching() { Ok(()) } else { vfs.look_around() };
+        if let Err(error) = around.and_then(|()| vfs.catch_up()) {
+            tracing::warn!(%error, "what changed in the store could not be read");
+        }
+        self.standing.watching.store(self.is_watching(), Ordering::SeqCst);
+        self.standing.begun.set();
     }
 
     /// Notices until the end.
     pub(crate) fn run(mut self, vfs: &Vfs) {
+        self.begin(vfs);
         loop {
             let asked = self.wait();
             let result = if self.is_watching() { self.take(vfs) } else { vfs.look_around() };
@@ -151,7 +198,6 @@ impl Watch {
     }
 
     fn add_all(&mut self) -> io::Result<()> {
-        self.inotify = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
         let store = self.layout.store.clone();
         for dir in [store.vfs(), self.layout.worktree_state(), store.locks()] {
             std::fs::create_dir_all(&dir)?;

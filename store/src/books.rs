@@ -65,7 +65,23 @@ impl Seen {
     }
 }
 
+/// How the books looked at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct BooksLook {
+    links: Seen,
+    shown: Seen,
+    on: journal::Footing,
+}
+
 impl Books {
+    /// The books that a snapshot was seen by, which was taken after this look at them: what was written meanwhile is read
+    /// again, which changes nothing. What real files are measured against is left out.
+    pub fn of(snapshot: &Snapshot, looked: BooksLook) -> Self {
+        let sound = !snapshot.problems().iter().any(|problem| matches!(problem.what, What::Mirror { .. }));
+        let (mirror, ledger) = (snapshot.mirror.clone(), snapshot.ledger.clone().without_bases());
+        Self { mirror, ledger, links: looked.links, shown: looked.shown, on: Some(looked.on), sound }
+    }
+
     /// Reads what was written since the last time, and says of whom the books say something else now.
     pub fn follow(&mut self, store: &Store) -> Result<BTreeSet<ConversationId>> {
         let mut changed = self.follow_mirror(store)?;
@@ -117,7 +133,7 @@ impl Books {
                 return Ok(journal::replay(&mut self.ledger, &lines[..whole], on));
             }
         }
-        let new = store.read_ledger()?;
+        let new = store.read_ledger()?.without_bases();
         let changed = self.ledger.differences(&new);
         (self.ledger, self.on, self.shown) = (new, Some(on), now);
         Ok(changed)
@@ -125,15 +141,10 @@ impl Books {
 }
 
 impl Store {
-    /// All conversations as they are now, with the books they were seen by.
-    pub fn snapshot_with_books(&self) -> Result<(Snapshot, Books)> {
-        // From before the look: what is written meanwhile is read again, which changes nothing.
+    /// How the books look.
+    pub fn look_at_books(&self) -> Result<BooksLook> {
         let (links, shown) = self.books_now()?;
-        let on = Some(journal::Footing::new(self.identity()?, shown.file));
-        let snapshot = self.snapshot()?;
-        let sound = !snapshot.problems().iter().any(|problem| matches!(problem.what, What::Mirror { .. }));
-        let (mirror, ledger) = (snapshot.mirror.clone(), snapshot.ledger.clone());
-        Ok((snapshot, Books { mirror, ledger, links, shown, on, sound }))
+        Ok(BooksLook { links, shown, on: journal::Footing::new(self.identity()?, shown.file) })
     }
 
     /// The mirror with its journal, and with what the siblings' mirrors add.

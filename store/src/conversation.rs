@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Stat};
 use crate::error::Result;
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
@@ -37,6 +37,10 @@ pub struct Conversation {
     pub parent: Option<ConversationId>,
     /// The worktree it was made in.
     pub origin: Option<String>,
+    /// How the store's metadata looked when it was read.
+    pub looked: Option<Stat>,
+    /// Whether stamps tell that both copies of its metadata are as they were left.
+    pub alike: bool,
     /// What the place of its copy says that the store does not know yet; parent and partition are by that already.
     pub moved: Option<Moved>,
 }

@@ -30,6 +30,8 @@ pub struct Stat {
     pub size: u64,
     /// Last change of the contents, in nanoseconds since the epoch.
     pub mtime: i64,
+    /// Last change of the contents or of what else is known of it, in nanoseconds since the epoch. Nobody can set it.
+    pub ctime: i64,
     /// Inode number.
     pub ino: u64,
     /// Device number.
@@ -246,6 +248,7 @@ fn stat_of(meta: &fs::Metadata) -> Stat {
         kind: kind_of(meta.file_type()),
         size: meta.len(),
         mtime: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
+        ctime: meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec()),
         ino: meta.ino(),
         dev: meta.dev(),
         mode: meta.permissions().mode() & 0o7777,

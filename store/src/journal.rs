@@ -25,13 +25,17 @@ pub enum Change {
     HideFile(ConversationId, String),
     /// One of its files is shown again.
     ShowFile(ConversationId, String),
+    /// A mount lies over the real files from now on, and they may be behind.
+    Cover,
 }
 
 impl Change {
-    /// Whose change it is.
-    pub fn id(&self) -> ConversationId {
-        let (Self::Show(id) | Self::Hide(id) | Self::HideFile(id, _) | Self::ShowFile(id, _)) = self;
-        *id
+    /// Whose change it is; of none if it is about all.
+    pub fn id(&self) -> Option<ConversationId> {
+        match self {
+            Self::Show(id) | Self::Hide(id) | Self::HideFile(id, _) | Self::ShowFile(id, _) => Some(*id),
+            Self::Cover => None,
+        }
     }
 
     /// Makes the ledger say so. Twice is as good as once. What was last exported stays known: it is what real files
@@ -50,6 +54,7 @@ impl Change {
             Self::ShowFile(id, file) => {
                 ledger.entry(*id).hidden.remove(file);
             }
+            Self::Cover => ledger.covered = true,
         }
     }
 }
@@ -76,6 +81,13 @@ struct Line {
     change: Change,
 }
 
+/// Whether any line that was written on top of this ledger says that a mount lies over the real files.
+pub(crate) fn covers(bytes: &[u8], on: Footing) -> bool {
+    let mut ledger = Ledger::default();
+    replay(&mut ledger, bytes, on);
+    ledger.covered
+}
+
 /// The lines for these changes.
 pub fn lines(changes: &[Change], on: Footing) -> serde_json::Result<Vec<u8>> {
     // An append that was cut short must not swallow this one.
@@ -94,7 +106,7 @@ pub fn replay(ledger: &mut Ledger, bytes: &[u8], on: Footing) -> BTreeSet<Conver
     let mut changed = BTreeSet::new();
     for line in lines.filter(|line| line.on == on) {
         line.change.apply(ledger);
-        changed.insert(line.change.id());
+        changed.extend(line.change.id());
     }
     changed
 }
@@ -116,7 +128,7 @@ mod tests {
     }
 
     fn stat(mtime: i64) -> Stat {
-        Stat { kind: Kind::File, size: 9, mtime, ino: 7, dev: 8, mode: 0o644, birth: None }
+        Stat { kind: Kind::File, size: 9, mtime, ctime: mtime, ino: 7, dev: 8, mode: 0o644, birth: None }
     }
 
     fn footing(mtime: i64) -> Footing {
@@ -131,7 +143,8 @@ mod tests {
             let hidden: Vec<_> = entry.hidden.iter().map(|file| format!("-{file}")).collect();
             format!("{}:{intent}{base}{}", id.deciseconds(), hidden.concat())
         });
-        entries.collect::<Vec<_>>().join(" ")
+        let covered = ledger.covered.then(|| "covered".to_owned());
+        entries.chain(covered).collect::<Vec<_>>().join(" ")
     }
 
     fn ledger() -> Ledger {
@@ -165,6 +178,7 @@ mod tests {
             "1:projected+base-b",
         );
         check(&[Change::HideFile(id(1), file("a")), Change::Hide(id(1))], "1:local+base");
+        check(&[Change::Cover, Change::Hide(id(1))], "1:local+base covered");
     }
 
     #[test]

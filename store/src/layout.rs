@@ -135,6 +135,11 @@ impl StoreRoot {
         self.vfs().join("tree.journal")
     }
 
+    /// Metadata that need not be read again.
+    pub fn index(&self) -> PathBuf {
+        self.vfs().join("index")
+    }
+
     /// Guards the mirror, its journal and every change of a parent.
     pub fn tree_lock(&self) -> PathBuf {
         self.vfs().join("tree.lock")

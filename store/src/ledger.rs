@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::disk::Stat;
 use crate::id::ConversationId;
 use crate::layout::Partition;
+use crate::parallel;
 use crate::plan::Form;
 use crate::presence::Projection;
 use crate::reconcile::{Base, FileBase};
+
+/// The part of a ledger that is about no conversation is shorter than this.
+const HEAD: usize = 4096;
 
 /// The ledger of one worktree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +57,18 @@ pub struct Identity {
     device: u64,
     inode: u64,
     birth: Option<i64>,
+}
+
+impl Identity {
+    /// The device it is on.
+    pub(crate) fn device(self) -> u64 {
+        self.device
+    }
+
+    /// Everything that tells it from others.
+    pub(crate) fn numbers(self) -> [u64; 3] {
+        [self.device, self.inode, self.birth.map_or(u64::MAX, i64::cast_unsigned)]
+    }
 }
 
 impl From<Stat> for Identity {
@@ -127,8 +143,41 @@ impl Ledger {
 
     /// The ledger in these bytes, if they are one and it was made for this directory.
     pub fn parse(bytes: &[u8], workspace: Identity) -> Option<Self> {
-        let ledger: Self = serde_json::from_slice(bytes).ok()?;
+        let ledger = Self::parse_lines(bytes).or_else(|| serde_json::from_slice(bytes).ok())?;
         (ledger.workspace == Some(workspace)).then_some(ledger)
+    }
+
+    /// The ledger in these bytes, if they are laid out as [`Ledger::to_bytes`] does it: then every line can be parsed by
+    /// itself, and all of them on all cores.
+    fn parse_lines(bytes: &[u8]) -> Option<Self> {
+        let (start, end): (&[u8], &[u8]) = (b"\n\"conversations\": {", b"\n}\n}\n");
+        let body = bytes.strip_suffix(end)?;
+        let at = body.windows(start.len()).take(HEAD).position(|window| window == start)?;
+        let head = [&body[..at], start, b"}}"].concat();
+        let mut ledger: Self = serde_json::from_slice(&head).ok()?;
+        let lines: Vec<_> = body[at + start.len()..].split(|&byte| byte == b'\n').skip(1).collect();
+        let count = lines.len();
+        let parse = |&(from, line): &(usize, &[u8])| {
+            let line = if from + 1 < count { line.strip_suffix(b",")? } else { line };
+            let (id, entry) =
+                line.strip_prefix(b"\"")?.split_at_checked(line.iter().skip(1).position(|&b| b == b'"')?)?;
+            let id: u64 = std::str::from_utf8(id).ok()?.parse().ok()?;
+            let entry = serde_json::from_slice(entry.strip_prefix(b"\": ")?).ok()?;
+            Some((ConversationId::new(id)?, entry))
+        };
+        let numbered: Vec<_> = lines.into_iter().enumerate().collect();
+        let parsed = parallel::map_in_runs(&numbered, parse);
+        ledger.conversations = parsed.into_iter().collect::<Option<_>>()?;
+        (ledger.conversations.len() == count).then_some(ledger)
+    }
+
+    /// Forgets what real files are measured against. It is for whoever never looks at any, and writes nothing down.
+    pub fn without_bases(mut self) -> Self {
+        // A place that is remembered without a base is one that the next change forgets, so that it must be known.
+        for entry in self.conversations.values_mut().filter(|entry| entry.base.is_some()) {
+            (entry.base, entry.left) = (None, None);
+        }
+        self
     }
 
     /// As bytes: one line for each conversation, so that a person can read it and a diff is short.

@@ -9,6 +9,7 @@ use crate::events;
 use crate::json::{self, JsonError};
 use crate::layout::managed;
 use crate::meta::Meta;
+use crate::recall::{Recall, Source};
 use crate::reconcile::{
     self, Action, Base, Digest, Digests, ManagedFile, Root, Side, Stamp, Unit, is_conclusive, newer,
 };
@@ -214,16 +215,18 @@ pub(crate) struct Glance {
     /// The copy that is current.
     pub(crate) root: Root,
     /// The store's bytes, where they were read on the way.
-    pub(crate) store: Option<Contents>,
+    pub(crate) store: Option<(Contents, Source)>,
     /// What is wrong with the workspace's copy, where that had to be read anyway.
     pub(crate) held: Option<JsonError>,
     /// The workspace's copy has no such file.
     pub(crate) missing: bool,
+    /// Stamps tell that both copies are as they were left.
+    pub(crate) alike: bool,
 }
 
 /// As [`glance`] for metadata, which nearly always comes from the store: its bytes are read on the way.
-pub(crate) fn glance_metadata(disk: &dyn Disk, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Glance> {
-    let one = |root, missing| Ok(Glance { root, store: None, held: None, missing });
+pub(crate) fn glance_metadata(disk: &dyn Disk, recall: &Recall, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Glance> {
+    let one = |root, missing| Ok(Glance { root, store: None, held: None, missing, alike: false });
     let (store, work) = match (dirs.store, dirs.work) {
         (Some(store), Some(work)) => (store, work),
         (None, Some(work)) => {
@@ -231,17 +234,17 @@ pub(crate) fn glance_metadata(disk: &dyn Disk, dirs: Dirs<'_>, base: Option<&Bas
         }
         (Some(_), None) | (None, None) => return one(Root::Store, false),
     };
-    let contents = read_file(disk, &managed(store, ManagedFile::Metadata))?;
-    let in_store = contents.as_ref().map(|contents| Stamp::from(contents.stat));
+    let contents = recall.read(disk, &managed(store, ManagedFile::Metadata))?;
+    let in_store = contents.as_ref().map(|(contents, _)| Stamp::from(contents.stat));
     let in_work = stat_file(disk, &managed(work, ManagedFile::Metadata))?;
-    let (root, held) = match base {
-        None => (newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)), None),
+    let (root, held, alike) = match base {
+        None => (newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)), None, false),
         Some(base) => {
             let remembered = base.file(ManagedFile::Metadata);
             let conclusive = is_conclusive(remembered.store, in_store, base.taken)
                 && is_conclusive(remembered.work, in_work, base.taken);
             if conclusive {
-                (Root::Store, None)
+                (Root::Store, None, true)
             } else {
                 let observed = Observed::of(disk, Unit::Metadata, dirs, Some(base))?;
                 let flaw = observed.work.as_ref().and_then(UnitBytes::problem);
@@ -249,11 +252,11 @@ pub(crate) fn glance_metadata(disk: &dyn Disk, dirs: Dirs<'_>, base: Option<&Bas
                     Flaw::Broken(reason) => Some(reason),
                     Flaw::Missing => None,
                 });
-                (observed.action.source(), held)
+                (observed.action.source(), held, false)
             }
         }
     };
-    Ok(Glance { root, store: contents, held, missing: in_work.is_none() })
+    Ok(Glance { root, store: contents, held, missing: in_work.is_none(), alike })
 }
 
 /// A managed file's bytes, or `None` when it is not there.

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Below this many items a second thread costs more than it brings.
 const FEW: usize = 8;
+/// So many small items at once.
+const RUN: usize = 128;
 
 /// Calls `work` on every item. Items are handed out one by one, since one conversation can be a thousand times another.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
@@ -34,13 +36,21 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// As [`map`], for very many small items: they are handed out in runs.
+pub fn map_in_runs<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let runs: Vec<_> = items.chunks(RUN).collect();
+    map(&runs, |run| run.iter().map(&work).collect::<Vec<_>>()).into_iter().flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn order_is_kept() {
         for n in [0, 1, 7, 8, 1000] {
             let items: Vec<usize> = (0..n).collect();
-            assert_eq!(super::map(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+            let expected: Vec<_> = items.iter().map(|item| item * 2).collect();
+            assert_eq!(super::map(&items, |item| item * 2), expected);
+            assert_eq!(super::map_in_runs(&items, |item| item * 2), expected);
         }
     }
 }

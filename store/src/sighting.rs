@@ -106,6 +106,39 @@ pub(crate) fn is_in_step(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, 
         && transcript_as_left(disk, work, base, left, snapshot.ledger.form.transcripts)?)
 }
 
+/// Whether the copy of a conversation in the workspace has nothing that the store lacks, as far as stamps tell: the store
+/// has what was left alike, nobody has touched the copy, and it lies where it was left. Nothing is read for that.
+pub(crate) fn is_known(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, found: &Conversation) -> Result<bool> {
+    let (dirs, entry) = (found.dirs(), snapshot.ledger.get(found.id));
+    let left = entry.and_then(|entry| entry.left.as_ref());
+    let (Some(store), Some(work), Some(base), Some(left)) = (dirs.store, dirs.work, snapshot.base(found.id), left)
+    else {
+        return Ok(false);
+    };
+    if entry.is_some_and(|entry| !entry.hidden.is_empty()) {
+        // What is hidden is not in the copy, and that is more than a glance at metadata tells.
+        return is_in_step(disk, layout, snapshot, found);
+    }
+    let placed = found.alike
+        && found.moved.is_none()
+        && snapshot.places(Root::Work, found.id).count() == 1
+        && layout.work.as_ref().and_then(|root| root.at(work)) == left.at;
+    if !placed {
+        return Ok(false);
+    }
+    // The metadata has been looked at by the snapshot.
+    for file in [ManagedFile::Events, ManagedFile::BaseConfig] {
+        let remembered = base.file(file);
+        let known = is_conclusive(remembered.work, stat_file(disk, &managed(work, file))?, base.taken)
+            && is_conclusive(remembered.store, stat_file(disk, &managed(store, file))?, base.taken);
+        if !known {
+            return Ok(false);
+        }
+    }
+    // A file that is new in the store is no news of the copy.
+    Ok(names_as_left(disk, work, left.named[1], base)? && own::are_as_left(disk, store, work, &left.own, base.taken)?)
+}
+
 fn managed_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, entry: Option<&Entry>) -> Result<bool> {
     for file in ManagedFile::ALL {
         let in_work = stat_file(disk, &managed(work, file))?;
@@ -125,12 +158,17 @@ fn managed_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, entr
 
 fn own_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, left: &Left) -> Result<bool> {
     for (dir, then) in [store, work].into_iter().zip(left.named) {
-        let now = stat(disk, dir)?.map(|stat| stat.mtime);
-        if now.is_none() || now != then || now > Some(base.taken.saturating_sub(crate::reconcile::TICK)) {
+        if !names_as_left(disk, dir, then, base)? {
             return Ok(false);
         }
     }
     own::are_as_left(disk, store, work, &left.own, base.taken)
+}
+
+/// Whether a directory has the names it had.
+fn names_as_left(disk: &dyn Disk, dir: &Path, then: Option<i64>, base: &Base) -> Result<bool> {
+    let now = stat(disk, dir)?.map(|stat| stat.mtime);
+    Ok(now.is_some() && now == then && now <= Some(base.taken.saturating_sub(crate::reconcile::TICK)))
 }
 
 fn transcript_as_left(disk: &dyn Disk, work: &Path, base: &Base, left: &Left, wanted: bool) -> Result<bool> {

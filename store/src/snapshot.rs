@@ -17,6 +17,7 @@ use crate::observe::read_file;
 use crate::plan::Nesting;
 use crate::presence::Projection;
 use crate::problem::{Problem, What};
+use crate::recall::Gathered;
 use crate::reconcile::{Base, Root};
 use crate::scan::Place;
 use crate::tree::Tree;
@@ -36,6 +37,8 @@ pub struct Snapshot {
     /// The mirrored links.
     pub mirror: Mirror,
     duplicates: BTreeMap<ConversationId, Vec<(Root, Place)>>,
+    /// The store's metadata as it was found.
+    gathered: Gathered,
 }
 
 /// How much of the workspace's real files a snapshot sees.
@@ -61,6 +64,11 @@ impl Sight {
 }
 
 impl Snapshot {
+    /// What was found in the store's metadata, which whoever writes it down needs no snapshot for.
+    pub(crate) fn take_gathered(&mut self) -> Gathered {
+        std::mem::take(&mut self.gathered)
+    }
+
     /// The conversation, in either partition.
     pub fn get(&self, id: ConversationId) -> Option<&Conversation> {
         self.conversations.get(&id)

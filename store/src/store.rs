@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::conflict::{self, Kept};
 use crate::conversation::Conversation;
-use crate::disk::Disk;
+use crate::disk::{Contents, Disk};
 use crate::error::{Context as _, Result};
 use crate::events::Stream;
 use crate::journal::{self, Footing};
@@ -17,6 +17,7 @@ use crate::lock::{Holder, LockDir};
 use crate::observe::{UnitBytes, glance, read_file};
 use crate::plan::{Form, Plan, Wanted};
 use crate::problem::Problem;
+use crate::recall::Recall;
 use crate::reconcile::{ManagedFile, Unit};
 use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
@@ -134,7 +135,8 @@ impl Store {
 
     fn snapshot_of(&self, ledger: Ledger, sight: Sight) -> Result<Snapshot> {
         let (mirror, problems) = self.look_at_mirror()?;
-        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, ledger, mirror, sight)?;
+        let recall = Recall::load(self.disk(), &self.layout.store, nanoseconds(self.now()));
+        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, &recall, ledger, mirror, sight)?;
         snapshot.note(problems);
         Ok(snapshot)
     }
@@ -149,11 +151,13 @@ impl Store {
         Ok(self.ledger_head()?.covered)
     }
 
-    /// What the ledger says of no conversation. The journal is about conversations alone.
+    /// What the ledger says of no conversation.
     fn ledger_head(&self) -> Result<Head> {
-        let contents = read_file(self.disk(), &self.layout.projection_file())?;
+        let (contents, lines, footing) = self.read_books()?;
         let workspace = self.identity()?;
-        Ok(contents.and_then(|contents| Head::parse(&contents.bytes, workspace)).unwrap_or_default())
+        let mut head = contents.and_then(|contents| Head::parse(&contents.bytes, workspace)).unwrap_or_default();
+        head.covered |= journal::covers(lines.as_ref().map_or(&[], |lines| &lines.bytes), footing);
+        Ok(head)
     }
 
     /// What would be done to bring the real files and the store in step. Changes nothing.
@@ -235,6 +239,18 @@ impl Store {
     /// The worktree's ledger with its journal. One that was made for another `.jp` directory, or does not parse, counts
     /// as none.
     pub fn read_ledger(&self) -> Result<Ledger> {
+        let (contents, lines, footing) = self.read_books()?;
+        let workspace = self.identity()?;
+        let parsed = contents.and_then(|contents| Ledger::parse(&contents.bytes, workspace));
+        let mut ledger = parsed.unwrap_or_else(|| Ledger::new(workspace));
+        journal::replay(&mut ledger, lines.as_ref().map_or(&[], |lines| &lines.bytes), footing);
+        // Whoever writes this down wrote beneath a mount.
+        ledger.covered |= self.layout.covered;
+        Ok(ledger)
+    }
+
+    /// The ledger's file, its journal, and what a line of that has to stand on to count.
+    fn read_books(&self) -> Result<(Option<Contents>, Option<Contents>, Footing)> {
         let workspace = self.identity()?;
         let (file, journal) = (self.layout.projection_file(), self.layout.journal_file());
         let mut tries = 0;
@@ -244,15 +260,9 @@ impl Store {
             let lines = read_file(self.disk(), &journal)?;
             // Whoever wrote the ledger anew between the two reads has removed the journal of the one that was read.
             tries += 1;
-            if footing != self.footing()? && tries < PATIENCE {
-                continue;
+            if footing == self.footing()? || tries >= PATIENCE {
+                return Ok((contents, lines, footing));
             }
-            let parsed = contents.and_then(|contents| Ledger::parse(&contents.bytes, workspace));
-            let mut ledger = parsed.unwrap_or_else(|| Ledger::new(workspace));
-            journal::replay(&mut ledger, lines.as_ref().map_or(&[], |lines| &lines.bytes), footing);
-            // Whoever writes this down wrote beneath a mount.
-            ledger.covered |= self.layout.covered;
-            return Ok(ledger);
         }
     }
 
@@ -289,6 +299,10 @@ impl StreamBytes {
     pub fn parse(&self) -> Stream {
         self.events.as_deref().and_then(|bytes| Stream::parse(bytes).ok()).unwrap_or_default()
     }
+}
+
+fn nanoseconds(time: Timestamp) -> i64 {
+    i64::try_from(time.as_nanosecond()).unwrap_or(i64::MIN)
 }
 
 fn take(bytes: &UnitBytes, file: ManagedFile) -> Option<Vec<u8>> {

@@ -50,15 +50,17 @@ pub use uncover::Uncovered;
 use crate::disk::{Kind, Stat};
 use crate::document::Document;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{FILE_MODE, Scratch, make_dirs};
+use crate::files::{FILE_MODE, NewContent, Scratch, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{WorkRoot, managed};
 use crate::lock::{FileLock, Guard, Wait, alive};
 use crate::meta::{Meta, Parent};
 use crate::observe::{check, read_file};
+use crate::recall::{Extent, Gathered};
 use crate::reconcile::ManagedFile;
 use crate::scan::is_absent;
 use crate::session::{Mapping, Session};
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// The store, ready to be changed.
@@ -78,6 +80,20 @@ pub struct ReadyFile<'a> {
     pub path: &'a Path,
     /// Whether its bytes have reached the disk.
     pub on_disk: bool,
+}
+
+/// The index repeats what others may not be allowed to read.
+const INDEX_MODE: u32 = 0o600;
+
+/// The store's metadata as a snapshot found it.
+#[derive(Debug)]
+pub struct Found(Gathered);
+
+impl Snapshot {
+    /// What was found in the store's metadata, taken out, so that it can be written down without the snapshot.
+    pub fn take_found(&mut self) -> Found {
+        Found(self.take_gathered())
+    }
 }
 
 /// Locks on several conversations.
@@ -134,6 +150,15 @@ impl Writer {
     /// The same store, changed for another process: whoever lets that one through lets us through.
     pub fn on_behalf_of(&self, caller: u32) -> Self {
         Self { caller: Some(caller), ..self.clone() }
+    }
+
+    /// The same store, whose workspace's real files are reached elsewhere.
+    pub fn reached_at(&self, work: PathBuf) -> Self {
+        let mut writer = self.clone();
+        if let Some(root) = &mut writer.store.layout.work {
+            root.conversations = work;
+        }
+        writer
     }
 
     /// Takes a conversation's lock.
@@ -270,6 +295,36 @@ impl Writer {
         let mut mapping = sessions.load(session)?.unwrap_or_else(|| Mapping::new(session.clone()));
         mapping.activate(id, self.store.now());
         sessions.save(&mapping, &|path, bytes| self.scratch().replace(path, bytes).map(drop))
+    }
+
+    /// Writes down the store's metadata as it was found, so that the next look need not read it. Nothing depends on it: what
+    /// keeps it from being written keeps nothing else.
+    fn keep_index(&self, gathered: &Gathered, extent: Extent) {
+        let root = &self.store.layout.store;
+        let write = || {
+            let silo = self.store.disk().stat(&root.dir).context("look at", &root.dir)?;
+            let content = NewContent::File { bytes: gathered.encode(silo.into(), extent), mode: INDEX_MODE };
+            self.scratch().put_one_of_many(&root.index(), content)
+        };
+        if let Err(error) = write() {
+            tracing::debug!(%error, "the index is not written");
+        }
+    }
+
+    /// Writes down what a snapshot found, if it is news, for the looks to come. What was written a moment ago is brought to
+    /// disk for that where it is much, so it takes as long as it takes: it is for whoever nobody waits for.
+    pub fn keep_found(&self, found: &Found) {
+        let Found(gathered) = found;
+        if gathered.has_many_young() {
+            let dir = &self.store.layout.store.dir;
+            match self.store.disk().sync_all(dir).context("bring to disk", dir) {
+                Ok(()) => return self.keep_index(gathered, Extent::All),
+                Err(error) => tracing::debug!(%error, "the index goes without what is young"),
+            }
+        }
+        if gathered.has_news() {
+            self.keep_index(gathered, Extent::Safe);
+        }
     }
 
     fn session_lock(&self) -> Result<FileLock> {

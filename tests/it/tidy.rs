@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 15] = [
+const PURE: [&str; 16] = [
     "clean",
     "events",
     "id",
+    "index",
     "journal",
     "json",
     "layout",

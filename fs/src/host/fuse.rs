@@ -63,15 +63,21 @@ impl Kernel for Told {
     }
 
     fn forget_content(&self, number: u64) -> io::Result<()> {
-        // The attributes alone: pages follow when the next reader learns of another size or time. To drop pages here could
-        // wait for a reader that waits for us.
-        self.0.inval_inode(INodeNo(number), -1, 0)
+        // The pages too, not the attributes alone: two changes within a tick of the clock can leave the same size and time.
+        // That waits for readers who wait for us, which is no harm: they are answered by other threads, and none of those
+        // waits for this one.
+        self.0.inval_inode(INodeNo(number), 0, 0)
     }
 }
 
 impl Host {
     fn run<T>(&self, what: &str, number: u64, work: impl FnOnce(&Vfs) -> Result<T, FsError>) -> Result<T, Errno> {
         run(what, number, || work(&self.vfs))
+    }
+
+    /// How long what is about to be looked at may be remembered: not before every change of it is noticed.
+    fn long(&self) -> Duration {
+        if self.vfs.is_settled() { LONG } else { NEVER }
     }
 }
 
@@ -117,11 +123,12 @@ impl Filesystem for Host {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let long = self.long();
         match self.run("lookup", parent.0, |vfs| vfs.lookup(caller(req), parent.0, name)) {
             Ok(Lookup::Found(Found { attr, keep })) => {
-                reply.entry_with_ttls(&LONG, if keep { &LONG } else { &NEVER }, &told(&attr), Generation(0));
+                reply.entry_with_ttls(&long, if keep { &long } else { &NEVER }, &told(&attr), Generation(0));
             }
-            Ok(Lookup::Absent { keep: true }) => reply.entry(&LONG, &nothing(), Generation(0)),
+            Ok(Lookup::Absent { keep: true }) => reply.entry(&long, &nothing(), Generation(0)),
             Ok(Lookup::Absent { keep: false }) => reply.error(Errno::ENOENT),
             Err(errno) => reply.error(errno),
         }
@@ -135,8 +142,9 @@ impl Filesystem for Host {
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let long = self.long();
         match self.run("getattr", ino.0, |vfs| vfs.attr(ino.0)) {
-            Ok(attr) => reply.attr(&LONG, &told(&attr)),
+            Ok(attr) => reply.attr(&long, &told(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -164,8 +172,9 @@ impl Filesystem for Host {
             TimeOrNow::Now => self.vfs.now(),
         };
         let set = SetAttr { size, mode, uid, gid, atime: atime.map(nanos), mtime: mtime.map(nanos) };
+        let long = self.long();
         match self.run("setattr", ino.0, |vfs| vfs.set_attr(caller(req), ino.0, set)) {
-            Ok(attr) => reply.attr(&LONG, &told(&attr)),
+            Ok(attr) => reply.attr(&long, &told(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -190,15 +199,17 @@ impl Filesystem for Host {
         if mode & libc::S_IFMT != libc::S_IFREG {
             return reply.error(Errno::EPERM);
         }
+        let long = self.long();
         match self.run("mknod", parent.0, |vfs| vfs.create(caller(req), parent.0, name, mode)) {
-            Ok(attr) => reply.entry(&LONG, &told(&attr), Generation(0)),
+            Ok(attr) => reply.entry(&long, &told(&attr), Generation(0)),
             Err(errno) => reply.error(errno),
         }
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+        let long = self.long();
         match self.run("mkdir", parent.0, |vfs| vfs.make_dir(caller(req), parent.0, name, mode)) {
-            Ok(attr) => reply.entry(&LONG, &told(&attr), Generation(0)),
+            Ok(attr) => reply.entry(&long, &told(&attr), Generation(0)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -218,8 +229,9 @@ impl Filesystem for Host {
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let long = self.long();
         match self.run("symlink", parent.0, |vfs| vfs.make_link(caller(req), parent.0, name, target)) {
-            Ok(attr) => reply.entry(&LONG, &told(&attr), Generation(0)),
+            Ok(attr) => reply.entry(&long, &told(&attr), Generation(0)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -344,13 +356,14 @@ impl Filesystem for Host {
         for listed in listing.iter().filter(|listed| listed.cookie > offset) {
             // The kernel does not count `.` and `..` as looked up, and takes nothing but their numbers.
             let dots = listed.cookie <= 2;
+            let long = self.long();
             let entered = self.run("readdirplus", ino.0, |vfs| match dots {
                 true => Ok(Attr::dir(vfs.number(&listed.node))),
                 false => vfs.enter_listed(listed, offset == 0),
             });
             // Gone since the listing was taken.
             let Ok(attr) = entered else { continue };
-            let full = reply.add(INodeNo(attr.number), listed.cookie, &listed.name, &LONG, &told(&attr), Generation(0));
+            let full = reply.add(INodeNo(attr.number), listed.cookie, &listed.name, &long, &told(&attr), Generation(0));
             if full {
                 if !dots {
                     self.vfs.forget(attr.number, 1);
@@ -423,9 +436,10 @@ impl Filesystem for Host {
         _flags: i32,
         reply: ReplyCreate,
     ) {
+        let long = self.long();
         match self.run("create", parent.0, |vfs| vfs.create(caller(req), parent.0, name, mode)) {
             Ok(attr) => {
-                reply.created(&LONG, &told(&attr), Generation(0), FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+                reply.created(&long, &told(&attr), Generation(0), FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
             }
             Err(errno) => reply.error(errno),
         }

@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use jp_store::ConversationId;
+use jp_store::books::{Books, BooksLook};
+use jp_store::conversation::Conversation;
 use jp_store::disk::{self, Kind};
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
@@ -15,7 +18,9 @@ use jp_store::meta::Meta;
 use jp_store::presence::Projection;
 use jp_store::problem::What;
 use jp_store::reconcile::ManagedFile;
-use jp_store::writer::{Known, Reshaped, Shape, Writer};
+use jp_store::snapshot::Snapshot;
+use jp_store::store::Store;
+use jp_store::writer::{Found, Known, Reshaped, Shape, Writer};
 
 use super::{Sight, Vfs, mark};
 use crate::caller::Caller;
@@ -49,6 +54,40 @@ impl Noticed {
 
     fn is_named(&self) -> bool {
         self.all_names || !self.names.is_empty()
+    }
+}
+
+/// What somebody has just seen.
+#[derive(Debug)]
+pub struct Seen {
+    snapshot: Snapshot,
+    /// How the books looked before.
+    books: BooksLook,
+}
+
+impl Seen {
+    /// Looks at everything.
+    pub fn of(store: &Store) -> Result<Self> {
+        let books = store.look_at_books()?;
+        Ok(Self { snapshot: store.snapshot()?, books })
+    }
+
+    /// Has everything looked at by whoever makes the store ready for a mount and needs to look for that anyway; looks itself
+    /// where that one has nothing to show.
+    pub fn by<T>(store: &Store, look: impl FnOnce() -> Result<(T, Option<Snapshot>)>) -> Result<(T, Self)> {
+        // From before, so that whatever changes meanwhile is news.
+        let books = store.look_at_books()?;
+        let (done, snapshot) = look()?;
+        let seen = match snapshot {
+            Some(snapshot) => Self { snapshot, books },
+            None => Self::of(&store.covered())?,
+        };
+        Ok((done, seen))
+    }
+
+    /// The store's metadata, taken out, so that it can be written down.
+    pub fn take_found(&mut self) -> Found {
+        self.snapshot.take_found()
     }
 }
 
@@ -117,6 +156,46 @@ impl Vfs {
         self.notice(noticed)
     }
 
+    /// The beginning: what somebody has just seen, or everything.
+    pub(super) fn begin(&self, seen: Option<Seen>) -> Result<()> {
+        let Seen { snapshot, books } = match seen {
+            Some(seen) => seen,
+            None => Seen::of(self.writer.store())?,
+        };
+        let mut sight = self.sight.lock();
+        sight.take_in(&snapshot, books);
+        let look = |stat: disk::Stat| (stat.ino, stat.size, stat.mtime, stat.ctime);
+        *self.first.lock() = snapshot.all().map(|found| (found.id, found.looked.map(look))).collect();
+        self.catalog.write().fill(snapshot.all().filter_map(|found| Some((found.id, item(&sight, found)?))));
+        Ok(())
+    }
+
+    /// Compares what was seen in the beginning with what is there by now. Whoever watches calls this once nothing escapes
+    /// any more; from then on the kernel may remember what it is told.
+    pub fn catch_up(&self) -> Result<()> {
+        let first = std::mem::take(&mut *self.first.lock());
+        let mut noticed = Noticed { all_names: true, books: true, ..Noticed::default() };
+        for (id, before) in first {
+            let Ok(item) = self.item(id) else { continue };
+            let now = self.backing.stat(&item.dir.join(ManagedFile::Metadata.name())).ok();
+            let now = now.map(|stat| (stat.ino, stat.size, stat.mtime, stat.ctime));
+            if before.is_none() || now != before {
+                noticed.files.insert((id, PathBuf::from(ManagedFile::Metadata.name())));
+            }
+        }
+        let result = self.notice(noticed);
+        self.settled.store(true, Ordering::SeqCst);
+        // What the kernel was told until now it was told not to remember, but it keeps the contents of what it has read.
+        let known: Vec<_> = self.inodes.lock().all_known().into_iter().filter(has_content).collect();
+        self.outbox.send(known.into_iter().map(Stale::Content).collect());
+        result
+    }
+
+    /// Whether the kernel may remember what it is told: whatever changes is noticed, and told.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::SeqCst)
+    }
+
     /// Everything, by way of a snapshot of the store.
     pub(super) fn look_at_all(&self) -> Result<()> {
         let mut sight = self.sight.lock();
@@ -124,24 +203,13 @@ impl Vfs {
     }
 
     fn look_at_all_with(&self, sight: &mut Sight) -> Result<()> {
-        let (snapshot, books) = self.writer.store().snapshot_with_books()?;
-        sight.books = books;
-        sight.doubled = snapshot.problems().iter().any(|problem| matches!(problem.what, What::Duplicate));
+        let Seen { snapshot, books } = Seen::of(self.writer.store())?;
+        sight.take_in(&snapshot, books);
         let mut seen = HashSet::new();
         let mut stale = Vec::new();
         for found in snapshot.all() {
-            let Some(place) = &found.store else { continue };
+            let Some(item) = item(sight, found) else { continue };
             seen.insert(found.id);
-            let item = Item {
-                partition: place.partition,
-                name: place.name.clone(),
-                parent: found.parent,
-                shown: found.intent == Projection::Projected,
-                title: found.title().map(ToOwned::to_owned),
-                dir: place.dir.clone(),
-                pending: false,
-                hidden: sight.books.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
-            };
             stale.extend(self.catalog.write().apply(found.id, Some(item)));
         }
         let gone: Vec<_> = {
@@ -390,7 +458,7 @@ impl Vfs {
         for change in changes {
             // The next look at the books reads it again, which changes nothing.
             change.apply(&mut sight.books.ledger);
-            let id = &change.id();
+            let Some(id) = &change.id() else { continue };
             let entry = sight.books.ledger.get(*id).cloned();
             let mut catalog = self.catalog.write();
             if let Change::Show(_) | Change::Hide(_) = change {
@@ -466,4 +534,32 @@ fn hidden_names(id: ConversationId, old: &Item, new: &Item) -> Vec<Stale> {
             Some(Stale::Name(dir, inner.file_name()?.to_owned()))
         })
         .collect()
+}
+
+impl Sight {
+    /// Takes in everything that was seen.
+    fn take_in(&mut self, snapshot: &Snapshot, looked: BooksLook) {
+        self.books = Books::of(snapshot, looked);
+        self.doubled = snapshot.problems().iter().any(|problem| matches!(problem.what, What::Duplicate));
+    }
+}
+
+/// What is shown of a conversation that the store has.
+fn item(sight: &Sight, found: &Conversation) -> Option<Item> {
+    let place = found.store.as_ref()?;
+    Some(Item {
+        partition: place.partition,
+        name: place.name.clone(),
+        parent: found.parent,
+        shown: found.intent == Projection::Projected,
+        title: found.title().map(ToOwned::to_owned),
+        dir: place.dir.clone(),
+        pending: false,
+        hidden: sight.books.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
+    })
+}
+
+/// Whether a node has something to read that does not follow from the catalog.
+fn has_content(node: &Node) -> bool {
+    !matches!(node, Node::Children(_) | Node::Alias(..))
 }

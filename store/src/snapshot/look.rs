@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Sight, Snapshot};
 use crate::conversation::Conversation;
-use crate::disk::Disk;
+use crate::disk::{Contents, Disk};
 use crate::error::{Error, Result};
 use crate::files::{exists, is_hollow};
 use crate::id::ConversationId;
@@ -20,6 +20,7 @@ use crate::parallel;
 use crate::plan::Nesting;
 use crate::presence::{Facts, Projection, StoragePresence, covered, intent, presence};
 use crate::problem::{Problem, What};
+use crate::recall::{Recall, Source};
 use crate::reconcile::{Base, ManagedFile, Root};
 use crate::scan::{Depth, Place, Scan};
 
@@ -30,20 +31,21 @@ impl Snapshot {
     /// Looks at everything. Directories that are renamed or removed while we look are looked for again.
     pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
         let sight = if layout.covered { Sight::Covered } else { Sight::Usual };
-        Self::take_with(disk, layout, ledger, mirror, sight)
+        Self::take_with(disk, layout, &Recall::default(), ledger, mirror, sight)
     }
 
     /// As [`Snapshot::take`], seeing this much of the real files.
     pub(crate) fn take_with(
         disk: &dyn Disk,
         layout: &Layout,
+        recall: &Recall,
         ledger: Ledger,
         mirror: Mirror,
         sight: Sight,
     ) -> Result<Self> {
         let mut snapshot = Self { ledger, mirror, sight, ..Self::default() };
         for _ in 0..PATIENCE {
-            snapshot.look(disk, layout)?;
+            snapshot.look(disk, layout, recall)?;
             if snapshot.vanished(disk)?.is_empty() {
                 snapshot.note_oddities();
                 return Ok(snapshot);
@@ -55,6 +57,26 @@ impl Snapshot {
         }
         snapshot.note_oddities();
         Ok(snapshot)
+    }
+
+    /// The same moment as it looks from beneath a mount over the real files, given that these have nothing that the store
+    /// lacks.
+    pub(crate) fn cover(self, layout: &Layout) -> Self {
+        let (layout, sight) = (layout.clone().cover(), Sight::Covered);
+        let Self { mut ledger, mirror, gathered, duplicates, problems, .. } = self;
+        ledger.covered = true;
+        let conversations = self.conversations.into_values().filter(|found| found.store.is_some()).map(|mut found| {
+            let Conversation { meta, parent, origin, looked, .. } = found;
+            found = place(&layout, &ledger, sight, found.id, found.store, None);
+            (found.id, Conversation { meta, parent, origin, looked, ..found })
+        });
+        let conversations = conversations.collect();
+        let duplicates = duplicates.into_iter().map(|(id, mut others)| {
+            others.retain(|(root, _)| *root == Root::Store);
+            (id, others)
+        });
+        let duplicates = duplicates.collect();
+        Self { conversations, ledger, mirror, sight, gathered, duplicates, problems, ..Self::default() }
     }
 
     /// Conversations without metadata whose directory is not there any more.
@@ -71,11 +93,12 @@ impl Snapshot {
         Ok(vanished)
     }
 
-    fn look(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<()> {
+    fn look(&mut self, disk: &dyn Disk, layout: &Layout, recall: &Recall) -> Result<()> {
         *self = Self {
             ledger: std::mem::take(&mut self.ledger),
             mirror: std::mem::take(&mut self.mirror),
             sight: self.sight,
+            gathered: recall.gathered(),
             ..Self::default()
         };
         let places = self.names(disk, layout)?;
@@ -93,7 +116,8 @@ impl Snapshot {
             .collect();
         let (ledger, mirror) = (&self.ledger, &self.mirror);
         let look = |found: &Conversation| {
-            let mut reader = Reader { disk, ledger, problems: Vec::new(), hollow: false };
+            let mut reader =
+                Reader { disk, recall, ledger, problems: Vec::new(), hollow: false, read: None, alike: false };
             let meta = reader.meta(found);
             let (parent, origin) = reader.lineage(mirror, layout, found, meta.as_ref());
             (meta, parent, origin, reader)
@@ -107,6 +131,11 @@ impl Snapshot {
             }
             let (meta, parent, origin, reader) = read;
             (found.meta, found.parent, found.origin) = (meta, parent, origin);
+            found.alike = reader.alike;
+            if let Some((contents, source)) = reader.read {
+                found.looked = Some(contents.stat);
+                self.gathered.add(contents, source);
+            }
             if found.store.is_some() || found.work.is_some() {
                 self.problems.extend(reader.problems);
             }
@@ -265,10 +294,15 @@ impl Snapshot {
 /// Reads metadata, noting what is wrong on the way.
 struct Reader<'a> {
     disk: &'a dyn Disk,
+    recall: &'a Recall,
     ledger: &'a Ledger,
     problems: Vec<Problem>,
     /// The copy in the workspace is directories and nothing else.
     hollow: bool,
+    /// The store's file as it was found.
+    read: Option<(Contents, Source)>,
+    /// Both copies are as they were left.
+    alike: bool,
 }
 
 impl Reader<'_> {
@@ -276,13 +310,15 @@ impl Reader<'_> {
     fn meta(&mut self, conversation: &Conversation) -> Option<Meta> {
         let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
         let dirs = conversation.dirs();
-        let Glance { root: first, store: mut at_hand, held, missing } = match glance_metadata(self.disk, dirs, base) {
-            Ok(glance) => glance,
-            Err(error) => {
-                self.unreadable(conversation, &error);
-                Glance { root: Root::Store, store: None, held: None, missing: false }
-            }
-        };
+        let Glance { root: first, store: mut at_hand, held, missing, alike } =
+            match glance_metadata(self.disk, self.recall, dirs, base) {
+                Ok(glance) => glance,
+                Err(error) => {
+                    self.unreadable(conversation, &error);
+                    Glance { root: Root::Store, store: None, held: None, missing: false, alike: false }
+                }
+            };
+        self.alike = alike;
         if let (true, Some(work)) = (missing, dirs.work) {
             self.hollow = is_hollow(self.disk, work);
         }
@@ -295,13 +331,22 @@ impl Reader<'_> {
         [first, first.other()].into_iter().find_map(|root| {
             let dir = dirs.of(root)?;
             let path = managed(dir, ManagedFile::Metadata);
-            let contents = match at_hand.take() {
-                Some(contents) if root == Root::Store => Ok(Some(contents)),
-                Some(_) | None => read_file(self.disk, &path),
+            let contents = match (root, at_hand.take()) {
+                (Root::Store, Some(found)) => Ok(Some(found)),
+                (Root::Store, None) => self.recall.read(self.disk, &path),
+                (Root::Work, _) => read_file(self.disk, &path).map(|found| Some((found?, Source::Read))),
             };
-            let what = match contents.map(|contents| contents.map(|contents| Meta::parse(&contents.bytes))) {
-                Ok(Some(Ok(meta))) => return Some(meta),
-                Ok(Some(Err(reason))) => What::Broken { root, reason },
+            let what = match contents {
+                Ok(Some((contents, source))) => {
+                    let parsed = Meta::parse(&contents.bytes);
+                    if root == Root::Store {
+                        self.read = Some((contents, source));
+                    }
+                    match parsed {
+                        Ok(meta) => return Some(meta),
+                        Err(reason) => What::Broken { root, reason },
+                    }
+                }
                 Ok(None) => What::Missing { root },
                 Err(error) => {
                     self.unreadable(conversation, &error);
@@ -379,6 +424,8 @@ fn place(
         meta: None,
         parent: None,
         origin: None,
+        looked: None,
+        alike: false,
         moved: None,
     }
 }

@@ -13,7 +13,8 @@ use crate::observe::{Flaw, UnitBytes};
 use crate::parallel;
 use crate::presence::Projection;
 use crate::reconcile::{Action, Unit};
-use crate::sighting::is_in_step;
+use crate::sighting::is_known;
+use crate::snapshot::Snapshot;
 
 /// What covering the real files brought to light.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,28 +29,38 @@ impl Writer {
     /// Brings everything that is newer or only in the workspace into the store, and writes down what this worktree shows.
     /// One conversation that cannot be brought in does not keep the others.
     pub fn cover(&self) -> Result<Covered> {
-        let mut covered = Covered::default();
-        if self.store.layout.work.is_none() {
-            return Ok(covered);
-        }
-        for some in self.out_of_step()?.chunks(AT_ONCE) {
-            self.cover_some(some, &mut covered)?;
-        }
-        let mut op = self.begin()?;
-        op.write_down_intents();
-        op.set_covered(true);
-        op.finish()?;
-        Ok(covered)
+        self.cover_and_look().map(|(covered, _)| covered)
     }
 
-    /// The conversations in the workspace that are not known to be as they were left. Nothing is read of the others.
-    fn out_of_step(&self) -> Result<Vec<ConversationId>> {
-        let snapshot = self.store.snapshot()?;
+    /// As [`Writer::cover`]. Where the real files had no news, what was looked at is what the mount has to show, and is
+    /// given along: nobody need look again.
+    pub fn cover_and_look(&self) -> Result<(Covered, Option<Snapshot>)> {
+        let mut covered = Covered::default();
+        if self.store.layout.work.is_none() {
+            return Ok((covered, None));
+        }
+        let mut op = self.begin()?;
+        let news = self.news(op.snapshot());
+        if !news.is_empty() {
+            // Locks of conversations come before the ledger's.
+            drop(op);
+            for some in news.chunks(AT_ONCE) {
+                self.cover_some(some, &mut covered)?;
+            }
+            op = self.begin()?;
+        }
+        op.write_down_intents();
+        let snapshot = op.finish_covered()?;
+        Ok((covered, news.is_empty().then(|| snapshot.cover(&self.store.layout))))
+    }
+
+    /// The conversations whose copy in the workspace is not known to have nothing that the store lacks.
+    fn news(&self, snapshot: &Snapshot) -> Vec<ConversationId> {
         let here: Vec<_> = snapshot.all().filter(|found| found.work.is_some()).collect();
-        let steps = parallel::map(&here, |found| is_in_step(self.store.disk(), &self.store.layout, &snapshot, found));
+        let known = parallel::map(&here, |found| is_known(self.store.disk(), &self.store.layout, snapshot, found));
         // What cannot be looked at is told of when its turn comes.
-        let out = here.iter().zip(steps).filter(|(_, step)| !matches!(step, Ok(true)));
-        Ok(out.map(|(found, _)| found.id).collect())
+        let news = here.iter().zip(known).filter(|(_, known)| !matches!(known, Ok(true)));
+        news.map(|(found, _)| found.id).collect()
     }
 
     fn cover_some(&self, ids: &[ConversationId], covered: &mut Covered) -> Result<()> {

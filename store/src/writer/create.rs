@@ -79,6 +79,8 @@ impl Writer {
             parent: seed.parent,
             origin: meta.origin().map(ToOwned::to_owned),
             meta: Some(meta),
+            looked: None,
+            alike: false,
             moved: None,
         });
         op.project(&guard)?;

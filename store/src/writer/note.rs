@@ -71,6 +71,15 @@ impl Writer {
         self.append(&file, &lines)
     }
 
+    /// As [`Writer::note_under`], and brings it to disk.
+    pub(super) fn note_durably(&self, lock: &FileLock, changes: &[Change]) -> Result<()> {
+        let (disk, layout) = (self.store.disk(), &self.store.layout);
+        make_dirs(disk, &layout.worktree_state())?;
+        self.note_under(lock, changes)?;
+        disk.sync_file(&layout.journal_file()).context("bring to disk", &layout.journal_file())?;
+        disk.sync_dir(&layout.worktree_state()).context("bring to disk", &layout.worktree_state())
+    }
+
     /// Writes the whole ledger. Its journal is in it by then; a line that stays behind says nothing about the new file.
     pub(super) fn write_ledger(&self, _lock: &FileLock, ledger: &Ledger) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);

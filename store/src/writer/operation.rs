@@ -18,6 +18,7 @@ use crate::meta::Meta;
 use crate::mirror::Mirror;
 use crate::observe::{Observed, read_file};
 use crate::presence::Projection;
+use crate::recall::Extent;
 use crate::reconcile::{Base, ManagedFile, Root, Unit};
 use crate::snapshot::{Sight, Snapshot};
 use crate::store::Store;
@@ -220,13 +221,37 @@ impl Operation<'_> {
         Ok(())
     }
 
+    /// Ends the change with a mount over the real files. Where nothing else is new that is one line of the journal, which
+    /// is on disk before anything can be changed beneath the mount.
+    pub(super) fn finish_covered(mut self) -> Result<Snapshot> {
+        let news = *self.ledger() != self.saved;
+        match &self.ledger_lock {
+            Some(lock) if !news && !self.saved.covered => self.writer.note_durably(lock, &[Change::Cover])?,
+            Some(_) | None => {}
+        }
+        self.set_covered(true);
+        if news {
+            self.save_ledger()?;
+        }
+        self.close();
+        Ok(self.snapshot)
+    }
+
     /// Ends the change.
     pub(super) fn finish(mut self) -> Result<()> {
         self.save_ledger()?;
+        let gathered = self.snapshot.take_gathered();
+        if gathered.has_many_news() {
+            self.writer.keep_index(&gathered, Extent::Safe);
+        }
+        self.close();
+        Ok(())
+    }
+
+    fn close(&self) {
         if let Some(scratch) = self.writer.work_scratch() {
             scratch.close();
         }
-        Ok(())
     }
 
     /// Where a managed file is in the store.

@@ -13,7 +13,7 @@ use jp_fs::caller::Caller;
 use jp_fs::error::FsError;
 use jp_fs::node::ROOT;
 use jp_fs::teller;
-use jp_fs::vfs::{Attr, Lookup, Noticed, Rename, Rules, SetAttr, Vfs};
+use jp_fs::vfs::{Attr, Lookup, Noticed, Rename, Rules, Seen, SetAttr, Vfs};
 use jp_store::disk::{Disk, Kind, RealDisk};
 use jp_store::lock::Wait;
 use jp_store::store::{Clock, Store, Surroundings};
@@ -409,10 +409,12 @@ fn begin(
     clock: &Clock,
 ) -> Result<Vfs, FsError> {
     let real = real(workspace, disk, clock)?;
-    real.cover()?;
+    let (_, seen) = Seen::by(real.store(), || Ok(real.cover_and_look()?))?;
     let (writer, _) = real.store().covered().writer()?;
     let (outbox, _) = teller::post();
-    Vfs::new(writer, backing.clone(), under(workspace), rules, outbox)
+    let vfs = Vfs::with(writer, backing.clone(), under(workspace), rules, outbox, Some(seen))?;
+    vfs.catch_up()?;
+    Ok(vfs)
 }
 
 /// The store with the workspace's own files in reach.

@@ -61,6 +61,8 @@ mod tests {
             meta: Meta::parse(text).ok(),
             parent: None,
             origin: None,
+            looked: None,
+            alike: false,
             moved: None,
         };
         for (text, expected) in [
