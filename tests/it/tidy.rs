@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 15] = [
+const PURE: [&str; 17] = [
     "clean",
+    "document",
     "events",
     "id",
     "journal",
     "json",
     "layout",
     "meta",
+    "mirror",
     "moved",
     "path",
     "plan",
