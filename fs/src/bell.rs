@@ -55,6 +55,11 @@ impl Asked {
         self.end |= later.end;
     }
 
+    /// Whether nobody asked.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.looks.is_empty() && !self.end
+    }
+
     /// Tells everybody that a look has been taken.
     pub(crate) fn answer(self) {
         for look in self.looks {

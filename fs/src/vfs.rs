@@ -4,7 +4,7 @@
 //! # Locks
 //!
 //! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `kept`,
-//! `clean`, `fresh`, `touched`, `listings`, `echo`, `aware`) last, for a moment each and never one inside another. What goes stale is handed to a thread
+//! `clean`, `fresh`, `touched`, `shifts`, `listings`, `echo`, `aware`) last, for a moment each and never one inside another. What goes stale is handed to a thread
 //! of its own, so that no lock is held while the kernel is told.
 
 mod attr;
@@ -87,6 +87,8 @@ pub struct Vfs {
     rooms: Mutex<HashMap<ConversationId, Arc<Mutex<()>>>>,
     fresh: Mutex<HashMap<ConversationId, Fresh>>,
     touched: Mutex<HashMap<Node, i64>>,
+    /// How often the content of a file has gone stale.
+    shifts: Mutex<HashMap<Node, i64>>,
     listings: Mutex<LruCache<u64, Arc<Vec<Listed>>>>,
     echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
     aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
@@ -118,6 +120,9 @@ struct Fresh {
     new: bool,
     made: BTreeSet<PathBuf>,
 }
+
+/// After so many nanoseconds the times of a file begin anew.
+const SHIFTS: i64 = 1000;
 
 /// What the names of old bytes begin with while an exchange lasts.
 const SWAP: &str = "swap-";
@@ -183,6 +188,7 @@ impl Vfs {
             rooms: Mutex::default(),
             fresh: Mutex::default(),
             touched: Mutex::default(),
+            shifts: Mutex::default(),
             listings: Mutex::new(LruCache::new(NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN))),
             echo: Mutex::default(),
             aware: Mutex::default(),
@@ -357,6 +363,7 @@ impl Vfs {
             return;
         }
         let now = self.now();
+        self.shift(&stale);
         let mut touched = self.touched.lock();
         for stale in &stale {
             if let Stale::Name(dir, _) | Stale::Content(dir @ (Node::Children(_) | Node::Conversation(_))) = stale {
@@ -371,6 +378,23 @@ impl Vfs {
             Stale::Content(_) => true,
         });
         self.outbox.send(news.collect());
+    }
+
+    /// A file that changed gets another time than it was told to have before, even if it has the same: clocks of filesystems
+    /// tick slowly, and the kernel drops what it remembers of the content only when the time or the size is another.
+    fn shift(&self, stale: &[Stale]) {
+        let mut shifts = self.shifts.lock();
+        for stale in stale {
+            if let Stale::Content(node @ (Node::Managed(..) | Node::Own(..))) = stale {
+                let shift = shifts.entry(node.clone()).or_default();
+                *shift = (*shift + 1) % SHIFTS;
+            }
+        }
+    }
+
+    /// By how many nanoseconds a file's time is another than it is told to be on disk.
+    fn shift_of(&self, node: &Node) -> i64 {
+        self.shifts.lock().get(node).copied().unwrap_or_default()
     }
 
     /// The kernel itself is about to change this name, in the request that this thread is answering: it need not be told.

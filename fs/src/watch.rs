@@ -21,6 +21,10 @@ use crate::vfs::{Noticed, Vfs};
 /// How often is looked where nothing is watched.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// How long what happens is let go on before it is looked at: one change is told of several times, and our own are told
+/// of while they are being made. Whoever asks does not wait for it.
+const LULL: Duration = Duration::from_millis(2);
+
 /// Whether a store is watched by now.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
@@ -131,7 +135,11 @@ impl Watch {
     /// Waits until something happens, somebody asks, or it is time to look.
     fn wait(&self) -> Asked {
         let watched = self.inotify.as_ref().map(|inotify| inotify.as_fd());
-        self.bell.wait(watched, watched.is_none().then_some(PERIOD))
+        let mut asked = self.bell.wait(watched, watched.is_none().then_some(PERIOD));
+        if watched.is_some() && asked.is_nothing() {
+            asked.add(self.bell.wait(None, Some(LULL)));
+        }
+        asked
     }
 
     /// Everything the watches have seen by now.

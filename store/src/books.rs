@@ -147,6 +147,14 @@ impl Store {
         Ok(BooksLook { links, shown, on: journal::Footing::new(self.identity()?, shown.file) })
     }
 
+    /// All conversations as they are now, with the books they were seen by.
+    pub fn snapshot_with_books(&self) -> Result<(Snapshot, Books)> {
+        let looked = self.look_at_books()?;
+        let snapshot = self.snapshot()?;
+        let books = Books::of(&snapshot, looked);
+        Ok((snapshot, books))
+    }
+
     /// The mirror with its journal, and with what the siblings' mirrors add.
     pub fn mirror(&self) -> Result<Mirror> {
         self.look_at_mirror().map(|(mirror, _)| mirror)

@@ -436,3 +436,28 @@ fn names_reach_the_disk_when_somebody_catches_up() {
     expected.sort();
     assert_eq!(all, expected);
 }
+
+#[test]
+fn what_does_not_reach_the_disk_goes_on_waiting() {
+    // The call that brings the directory to disk, counted on a disk that is well.
+    let run = |disk: Arc<FaultDisk>| {
+        let workspace = TestEnv::in_memory().init_workspace("project", "otvo8");
+        family(&workspace);
+        let (writer, _) =
+            covered(&workspace, disk.clone(), std::process::id()).and_then(|s| s.writer()).expect("ready");
+        let writer = writer.putting_off();
+        let dir = stored(&writer, 1);
+        let guard = writer.lock(id(1), &Wait::none()).expect("free");
+        let document = Document::of(ManagedFile::Events, b"[ ]").expect("a document");
+        writer.save(&guard, &dir, document, &|_| ()).expect("saved");
+        let before = disk.calls();
+        let first = writer.catch_up_on(&dir).is_ok();
+        let second = writer.catch_up();
+        second.expect("the second time the disk is well");
+        (before, first, synced(&disk, before).len())
+    };
+    let (before, first, count) = run(Arc::new(FaultDisk::new()));
+    assert_eq!((first, count), (true, 1));
+    let (_, first, count) = run(Arc::new(FaultDisk::fail(before + 1, libc::EIO)));
+    assert_eq!((first, count), (false, 2));
+}

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 16] = [
+const PURE: [&str; 18] = [
     "clean",
+    "document",
     "events",
     "id",
     "index",
@@ -17,6 +18,7 @@ const PURE: [&str; 16] = [
     "json",
     "layout",
     "meta",
+    "mirror",
     "moved",
     "path",
     "plan",

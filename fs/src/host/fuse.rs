@@ -63,10 +63,9 @@ impl Kernel for Told {
     }
 
     fn forget_content(&self, number: u64) -> io::Result<()> {
-        // The pages too, not the attributes alone: two changes within a tick of the clock can leave the same size and time.
-        // That waits for readers who wait for us, which is no harm: they are answered by other threads, and none of those
-        // waits for this one.
-        self.0.inval_inode(INodeNo(number), 0, 0)
+        // The attributes alone: pages follow when the next reader learns of another time. To drop pages here waits for whoever
+        // waits for us, and if we are killed meanwhile both wait for ever.
+        self.0.inval_inode(INodeNo(number), -1, 0)
     }
 }
 

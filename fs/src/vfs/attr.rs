@@ -131,7 +131,10 @@ impl Vfs {
                 let draft = drafts.get(&(*id, *file)).map(|draft| (draft.bytes.len(), draft.changed));
                 drop(drafts);
                 let path = self.path(node)?;
-                let Some((size, changed)) = draft else { return self.attr_at(&path) };
+                let Some((size, changed)) = draft else {
+                    let attr = self.attr_at(&path)?;
+                    return Ok(Attr { mtime: attr.mtime.saturating_add(self.shift_of(node)), ..attr });
+                };
                 let behind = self.attr_at(&path).or_else(|error| match error.is_absent() {
                     // The store has none yet: it will look like its neighbours.
                     true => self.attr_of(&Node::Conversation(*id)).map(|dir| Attr { mode: dir.mode & 0o666, ..dir }),
@@ -154,6 +157,7 @@ impl Vfs {
                 let attr = self.attr_at(&self.path(node)?)?;
                 let touched = self.touched.lock().get(node).copied().filter(|_| attr.kind == Kind::Dir);
                 let mtime = touched.map_or(attr.mtime, |touched| touched.max(attr.mtime));
+                let mtime = if attr.kind == Kind::File { mtime.saturating_add(self.shift_of(node)) } else { mtime };
                 let links = if matches!(node, Node::Orphan(_)) { 0 } else { attr.links };
                 Ok(Attr { mtime, ctime: mtime.max(attr.ctime), links, ..attr })
             }
@@ -204,6 +208,10 @@ impl Vfs {
             Node::Alias(..) => return Err(FsError::Refused("a link to the canonical name")),
             node => self.path(node)?,
         };
+        if set.mtime.is_some() {
+            // What somebody says it is, it is.
+            self.shifts.lock().remove(node);
+        }
         self.part_from_store(node)?;
         let has_draft = matches!(node, Node::Managed(id, file) if self.drafts.lock().contains_key(&(*id, *file)));
         let gone = |error: &std::io::Error| has_draft && error.kind() == std::io::ErrorKind::NotFound;

@@ -252,17 +252,17 @@ impl Vfs {
         let id = guard.id();
         let mut sight = self.sight.lock();
         let mut done = None;
+        if sight.doubled {
+            return Ok(false);
+        }
         for _ in 0..PATIENCE {
-            self.look_at_books_with(&mut sight)?;
-            if sight.doubled {
-                return Ok(false);
-            }
             let dir = |id| Some(self.catalog.read().get(id).filter(|item| !item.pending)?.dir.clone());
             let about = |path: &Path, new: &disk::Stat| self.expect(path, Some((new.ino, new.size, new.mtime)));
             done = writer.reshape(guard, shape, Known { books: &sight.books, dir: &dir, about: &about })?;
             if done.is_some() || sight.books.is_current(self.writer.store())? {
                 break;
             }
+            self.look_at_books_with(&mut sight)?;
         }
         let Some(Reshaped { dir, name, title, parent }) = done else { return Ok(false) };
         let item = Item { name: name.into(), parent, title, dir, ..self.item(id)? };

@@ -171,7 +171,12 @@ impl Named {
         let Some(mut file) = self.file.as_ref() else {
             return;
         };
-        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text));
+        // Nearly always it is empty, and to empty it again would make some filesystems write it out when it is closed.
+        let emptied = file.metadata().and_then(|meta| match meta.len() {
+            0 => Ok(()),
+            _ => file.set_len(0),
+        });
+        let written = emptied.and_then(|()| file.rewind()).and_then(|()| file.write_all(text));
         if let Err(error) = written {
             tracing::warn!(path = %self.path.display(), %error, "cannot note the holder of the lock");
         }

@@ -63,7 +63,7 @@ mod tests {
     }
 
     fn footing(mtime: i64) -> Footing {
-        let stat = Stat { kind: Kind::File, size: 9, mtime, ino: 7, dev: 8, mode: 0o644, birth: None };
+        let stat = Stat { kind: Kind::File, size: 9, mtime, ctime: 0, ino: 7, dev: 8, mode: 0o644, birth: None };
         Footing::new(Some(stat))
     }
 

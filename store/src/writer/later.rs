@@ -1,7 +1,7 @@
 //! What is to reach the disk a little later. A name that was just given, or a line that was just added, survives the death
 //! of every process at once; power loss it survives once somebody catches up.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,87 +13,88 @@ use crate::scan::is_absent;
 /// More than this are brought to disk together, with everything else that waits on the filesystem.
 const MANY: usize = 16;
 
-/// Directories and files that wait.
+/// What waits. It stops waiting once it is on disk, not before: whoever asks for one that somebody else is at work on
+/// brings it there too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Later(Arc<Mutex<Waiting>>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    dirs: BTreeSet<PathBuf>,
-    files: BTreeSet<PathBuf>,
+    /// Each with the number of the time it was last put off.
+    all: BTreeMap<Put, u64>,
+    times: u64,
+}
+
+/// What was put off.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Put {
+    /// The bytes of a file.
+    File(PathBuf),
+    /// The names in a directory.
+    Dir(PathBuf),
 }
 
 impl Later {
     /// The names in a directory can wait.
     pub(crate) fn put_off_dir(&self, dir: &Path) {
-        let mut waiting = self.waiting();
-        if !waiting.dirs.contains(dir) {
-            waiting.dirs.insert(dir.to_owned());
-        }
+        self.put_off(Put::Dir(dir.to_owned()));
     }
 
     /// The bytes of a file can wait.
     pub(crate) fn put_off_file(&self, file: &Path) {
+        self.put_off(Put::File(file.to_owned()));
+    }
+
+    fn put_off(&self, put: Put) {
         let mut waiting = self.waiting();
-        if !waiting.files.contains(file) {
-            waiting.files.insert(file.to_owned());
-        }
+        waiting.times += 1;
+        let time = waiting.times;
+        waiting.all.insert(put, time);
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Whoever panicked held nothing but two sets.
+        // Whoever panicked held nothing but numbers.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is on disk as it was then; if it was put off again since, it waits on.
+    fn done(&self, put: &Put, time: u64) {
+        let mut waiting = self.waiting();
+        if waiting.all.get(put) == Some(&time) {
+            waiting.all.remove(put);
+        }
+    }
+
+    fn bring(&self, disk: &dyn Disk, put: &Put, time: u64) -> Result<()> {
+        let (path, synced) = match put {
+            Put::File(file) => (file, disk.sync_file(file)),
+            Put::Dir(dir) => (dir, disk.sync_dir(dir)),
+        };
+        match synced {
+            // What is gone by now took its names with it, or has another name and waits under that.
+            Err(error) if !is_absent(&error) => return Err(error).context("sync", path),
+            Ok(()) | Err(_) => {}
+        }
+        self.done(put, time);
+        Ok(())
     }
 
     /// Brings a directory to disk, if it waits.
     fn catch_up_on(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
-        if !self.waiting().dirs.remove(dir) {
-            return Ok(());
-        }
-        match disk.sync_dir(dir) {
-            // It has another name by now, and waits under that.
-            Err(error) if is_absent(&error) => Ok(()),
-            Err(error) => {
-                self.put_off_dir(dir);
-                Err(error).context("sync", dir)
-            }
-            Ok(()) => Ok(()),
-        }
+        let put = Put::Dir(dir.to_owned());
+        let time = self.waiting().all.get(&put).copied();
+        time.map_or(Ok(()), |time| self.bring(disk, &put, time))
     }
 
     /// Brings everything to disk. What cannot be brought there goes on waiting.
     fn catch_up(&self, disk: &dyn Disk, all: &Path) -> Result<()> {
-        let Waiting { dirs, files } = std::mem::take(&mut *self.waiting());
-        if dirs.len() + files.len() > MANY {
-            let synced = disk.sync_all(all);
-            if synced.is_err() {
-                let mut waiting = self.waiting();
-                waiting.dirs.extend(dirs);
-                waiting.files.extend(files);
-            }
-            return synced.context("sync", all);
+        let now = self.waiting().all.clone();
+        if now.len() > MANY {
+            disk.sync_all(all).context("sync", all)?;
+            now.iter().for_each(|(put, &time)| self.done(put, time));
+            return Ok(());
         }
-        let mut result = Ok(());
-        // What is gone by now took its names with it, or was given another that waits too.
-        for file in files {
-            match disk.sync_file(&file) {
-                Err(error) if !is_absent(&error) => {
-                    self.put_off_file(&file);
-                    result = result.and(Err(error).context("sync", &file));
-                }
-                Ok(()) | Err(_) => {}
-            }
-        }
-        for dir in dirs {
-            match disk.sync_dir(&dir) {
-                Err(error) if !is_absent(&error) => {
-                    self.put_off_dir(&dir);
-                    result = result.and(Err(error).context("sync", &dir));
-                }
-                Ok(()) | Err(_) => {}
-            }
-        }
-        result
+        now.iter().fold(Ok(()), |result, (put, &time)| result.and(self.bring(disk, put, time)))
     }
 }
 
