@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jp_fs::backing::RealBacking;
 use jp_fs::caller::Caller;
@@ -18,6 +19,7 @@ use jp_store::plan::{Direction, Wanted};
 use jp_store::presence::Projection;
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::Writer;
+use jp_tests::driver::clock;
 use jp_tests::{Place, Sample, TestEnv, Workspace, mtime, set_mtime};
 
 const A: u64 = 17_528_832_001;
@@ -27,6 +29,9 @@ const N: u64 = 17_528_892_001;
 
 /// Paths, and the contents of files.
 type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+/// Something that is done, and what it is.
+type Deed<'a> = (&'a str, &'a dyn Fn(&Workspace, &Writer));
 
 /// A and B beneath it and C, in both roots and in step.
 fn world() -> Workspace {
@@ -55,7 +60,7 @@ fn real(workspace: &Workspace) -> Writer {
         pid: std::process::id(),
         session: None,
         // What the ledger remembers of files is as good as old.
-        clock: Arc::new(|| jiff::Timestamp::now() + std::time::Duration::from_secs(120)),
+        clock: Arc::new(|| clock()() + Duration::from_secs(120)),
         covered: Arc::new(|_| false),
     };
     Store::open(around, workspace.root()).unwrap().writer().unwrap().0
@@ -128,7 +133,7 @@ fn covering_is_a_line_when_nothing_else_is_new() {
 
 #[test]
 fn what_happens_before_anything_is_watched() {
-    let deeds: [(&str, &dyn Fn(&Workspace, &Writer)); 8] = [
+    let deeds: [Deed<'_>; 8] = [
         ("another title", &|_, real| {
             let writer = real.store().covered().writer().unwrap().0;
             let guard = writer.lock(id_of(A), &Wait::none()).unwrap();
