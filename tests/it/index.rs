@@ -11,8 +11,10 @@ use jp_store::ConversationId;
 use jp_store::disk::{Disk, RealDisk};
 use jp_store::layout::Partition;
 use jp_store::lock::Wait;
+use jp_store::meta::Meta;
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::Writer;
+use jp_tests::driver::clock;
 use jp_tests::{FaultDisk, Place, Random, Sample, TestEnv, Workspace, mtime, set_mtime, wait_for};
 
 const A: u64 = 17_528_832_001;
@@ -21,6 +23,9 @@ const C: u64 = 17_528_852_001;
 
 /// What a look tells of one conversation.
 type Told = (ConversationId, Partition, OsString, Option<Vec<u8>>, Option<ConversationId>);
+
+/// Something that is done, and what it is.
+type Deed<'a, T> = (&'a str, &'a dyn Fn(&T));
 
 struct World {
     workspace: Workspace,
@@ -43,7 +48,7 @@ impl World {
             pid: std::process::id(),
             session: None,
             // What was written just now is as good as old: `settle` waits for what that rests on.
-            clock: Arc::new(|| jiff::Timestamp::now() + Duration::from_secs(120)),
+            clock: Arc::new(|| clock()() + Duration::from_secs(120)),
             covered: Arc::new(|_| false),
         };
         Store::open(around, self.workspace.root()).expect("a store")
@@ -120,7 +125,7 @@ fn told(store: &Store) -> Vec<Told> {
     let snapshot = store.snapshot().expect("a snapshot");
     let told = snapshot.all().map(|found| {
         let name = found.dirs().store.and_then(Path::file_name).unwrap_or_default().to_owned();
-        (found.id, found.partition, name, found.meta.as_ref().map(|meta| meta.to_bytes()), found.parent)
+        (found.id, found.partition, name, found.meta.as_ref().map(Meta::to_bytes), found.parent)
     });
     told.collect()
 }
@@ -154,7 +159,7 @@ fn what_is_young_is_read_again() {
         data_dir: Some(world.workspace.env().data()),
         pid: std::process::id(),
         session: None,
-        clock: Arc::new(jiff::Timestamp::now),
+        clock: clock(),
         covered: Arc::new(|_| false),
     };
     let store = Store::open(around, world.workspace.root()).unwrap();
@@ -201,7 +206,7 @@ fn something_else_in_its_place() {
     let (truth, whole) = (world.truth(), fs::read(world.index()).unwrap());
     let other = World::new();
     other.keep();
-    let places: [(&str, &dyn Fn(&Path)); 5] = [
+    let places: [Deed<Path>; 5] = [
         ("a directory", &|path| fs::create_dir(path).unwrap()),
         ("a pipe", &|path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap()),
         ("a link to nowhere", &|path| std::os::unix::fs::symlink("nowhere", path).unwrap()),
@@ -224,7 +229,7 @@ fn something_else_in_its_place() {
 
 #[test]
 fn whatever_happens_to_a_conversation() {
-    let deeds: [(&str, &dyn Fn(&World)); 8] = [
+    let deeds: [Deed<World>; 8] = [
         ("an edit of the same length with its time put back", &|world| {
             edit_slyly(&world.metadata(A), "one", "two");
         }),

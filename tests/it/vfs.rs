@@ -15,6 +15,8 @@ use jp_tests::driver::{Driver, InProcess, Memory, Mirror, RealMount, clock};
 use jp_tests::{Place, Sample, TestEnv, Workspace, contents, dirname, pretty, wait_for};
 use serde_json::{Value, json};
 
+// It is there before anything is watched.
+mod beginning;
 // Every call of every kind of change fails, and the process stops after each.
 mod faults;
 // Random operations against a model.

@@ -1,10 +1,13 @@
 //! Two worktrees of one store, both mounted. What changes in one, or behind both, is seen in each within a bound.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use jp_tests::{Mounted, TestEnv, User, ids, setting, until};
+use jp_tests::{Bulk, Mounted, TestEnv, User, contents, ids, setting, until};
 
 use super::{lines, said};
 
@@ -39,6 +42,7 @@ impl Pair {
     #[track_caller]
     fn agree(&self) {
         self.saves_arrive();
+        self.alike_changes_arrive();
         self.commands_arrive();
         self.shapes_arrive();
         for m in [&self.main, &self.feature] {
@@ -68,6 +72,23 @@ impl Pair {
         self.soon("a save behind both", || {
             [&here, &there].iter().all(|path| fs::read(path).is_ok_and(|bytes| bytes == document.as_bytes()))
         });
+    }
+
+    /// As fast as they can be made, of the same size, and so within one tick of the clock that files are stamped by.
+    #[track_caller]
+    fn alike_changes_arrive(&self) {
+        let shown = [file(&self.main, "$C"), file(&self.feature, "$C")];
+        let beside = self.main.workspace().env().root().join("beside");
+        for round in 0..60 {
+            let document = said(&format!("alike {round:03}"), 300);
+            fs::write(&beside, &document).expect("written");
+            fs::rename(&beside, self.main.stored(ids::C).join("events.json")).expect("renamed");
+            for path in &shown {
+                self.soon("a change that looks like the last", || {
+                    fs::read(path).is_ok_and(|bytes| bytes == document.as_bytes())
+                });
+            }
+        }
     }
 
     #[track_caller]
@@ -144,4 +165,55 @@ fn two_that_watch() {
 fn two_that_look_once_a_second() {
     let Some(pair) = Pair::new(&["--poll"], Duration::from_millis(2_500)) else { return };
     pair.agree();
+}
+
+/// Somebody edits the store from before the mount is there until after it has begun to watch, and somebody else reads all of
+/// it through the mount meanwhile: in the end the kernel remembers nothing that is not so.
+#[test]
+fn changes_while_it_begins() {
+    for flags in [&["--all"][..], &["--all", "--poll"]] {
+        let Some(m) = Mounted::not_yet(User::Own, TestEnv::new) else { return };
+        Bulk::new(150).seed(7).events_size(400).write(m.workspace()).expect("written");
+        let conversations = m.workspace().silo().join("conversations");
+        let dirs: Vec<_> =
+            fs::read_dir(&conversations).expect("listed").map(|entry| entry.expect("named").path()).collect();
+        let dirs: Vec<_> = dirs.into_iter().filter(|dir| dir.join("metadata.json").exists()).collect();
+        let done = AtomicBool::new(false);
+        let read_all = || m.script("find \"$M\" -name '*.md' -o -name '*.json' | xargs -d '\\n' cat");
+        thread::scope(|scope| {
+            let edits = scope.spawn(|| {
+                for round in 0.. {
+                    for (n, dir) in dirs.iter().enumerate() {
+                        // A new file, and one that changes in place without a new length.
+                        fs::write(dir.join(format!("note-{}.md", round % 3)), format!("{:09}", round * 1000 + n))
+                            .expect("written");
+                    }
+                    if done.load(Ordering::SeqCst) {
+                        return round;
+                    }
+                }
+                0
+            });
+            let reads = scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    read_all();
+                }
+            });
+            m.begin(flags);
+            m.status("mounts");
+            read_all();
+            done.store(true, Ordering::SeqCst);
+            assert!(edits.join().expect("edited") > 0);
+            reads.join().expect("read");
+        });
+        // By conversation and name: the store is flat and the mount is not.
+        let files = |root: &Path| -> BTreeMap<_, _> {
+            let named = contents(root).into_iter().filter(|(path, _)| path.to_string_lossy().contains("/note-"));
+            let key = |path: &Path| Some((path.parent()?.file_name()?.to_owned(), path.file_name()?.to_owned()));
+            named.map(|(path, bytes)| (key(&path), bytes)).collect()
+        };
+        let stored = files(&conversations);
+        assert!(stored.len() > 300, "{}", stored.len());
+        assert!(until(Duration::from_secs(20), || files(&m.point()) == stored), "what is shown is not what is stored");
+    }
 }
