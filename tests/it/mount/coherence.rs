@@ -79,7 +79,7 @@ impl Pair {
     fn alike_changes_arrive(&self) {
         let shown = [file(&self.main, "$C"), file(&self.feature, "$C")];
         let beside = self.main.workspace().env().root().join("beside");
-        for round in 0..60 {
+        for round in 0..20 {
             let document = said(&format!("alike {round:03}"), 300);
             fs::write(&beside, &document).expect("written");
             fs::rename(&beside, self.main.stored(ids::C).join("events.json")).expect("renamed");
