@@ -94,7 +94,12 @@ impl Later {
             now.iter().for_each(|(put, &time)| self.done(put, time));
             return Ok(());
         }
-        now.iter().fold(Ok(()), |result, (put, &time)| result.and(self.bring(disk, put, time)))
+        // One that cannot be brought there does not keep the others.
+        let mut result = Ok(());
+        for (put, &time) in &now {
+            result = result.and(self.bring(disk, put, time));
+        }
+        result
     }
 }
 
