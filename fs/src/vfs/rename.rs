@@ -8,6 +8,7 @@ use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
+use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 use jp_store::writer::Shape;
 
@@ -367,6 +368,8 @@ impl Vfs {
             self.look_after_shape(id)?;
         }
         drop(guard);
+        // It says where it belongs and what it is called, and the kernel has not seen it being written.
+        self.tell(vec![Stale::Content(Node::Managed(id, ManagedFile::Metadata))]);
         let mut catalog = self.catalog.write();
         if catalog.get(id).is_some_and(|now| now.name != name) {
             // The slug of a title is not always what was typed; what was typed goes on leading here.

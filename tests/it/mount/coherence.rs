@@ -149,6 +149,29 @@ impl Pair {
     }
 }
 
+/// Whoever moves something back and forth, and has its metadata in the cache, reads each time where it is now.
+#[test]
+fn metadata_follows_a_move() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::new) else { return };
+    m.begin(&[]);
+    let places = ["$D", "$A/conversations/$D", "$B/conversations/$D"];
+    let places = places.map(|place| m.point().join(m.sh(&format!("printf %s \"{place}\"")).stdout));
+    let parents = [None, Some(ids::A), Some(ids::B)];
+    for round in 0..30 {
+        let (from, to) = (round % 3, (round + 1) % 3);
+        fs::read(places[from].join("metadata.json")).expect("read");
+        fs::rename(&places[from], &places[to]).expect("moved");
+        let path = places[to].join("metadata.json");
+        let says = || fs::read_to_string(&path).expect("read");
+        let right = |text: &str| match parents[to] {
+            Some(parent) => text.contains(&format!("\"parent_id\": {parent}")),
+            None => !text.contains("\"parent_id\": 1"),
+        };
+        assert!(until(Duration::from_secs(10), || right(&says())), "{round}: {}", says());
+    }
+    m.check_store();
+}
+
 /// The events of a conversation as a mount shows them.
 #[track_caller]
 fn file(m: &Mounted, name: &str) -> PathBuf {
