@@ -74,11 +74,12 @@ pub struct BooksLook {
 }
 
 impl Books {
-    /// The books that a snapshot was seen by, which was taken after this look at them: what was written meanwhile is read
-    /// again, which changes nothing. What real files are measured against is left out.
-    pub fn of(snapshot: &Snapshot, looked: BooksLook) -> Self {
+    /// The books that a snapshot was seen by, taken out of it. It was taken after this look at them: what was written
+    /// meanwhile is read again, which changes nothing. What real files are measured against is left out.
+    pub fn take(snapshot: &mut Snapshot, looked: BooksLook) -> Self {
         let sound = !snapshot.problems().iter().any(|problem| matches!(problem.what, What::Mirror { .. }));
-        let (mirror, ledger) = (snapshot.mirror.clone(), snapshot.ledger.clone().without_bases());
+        let mirror = std::mem::take(&mut snapshot.mirror);
+        let ledger = std::mem::take(&mut snapshot.ledger).without_bases();
         Self { mirror, ledger, links: looked.links, shown: looked.shown, on: Some(looked.on), sound }
     }
 
@@ -151,7 +152,7 @@ impl Store {
     pub fn snapshot_with_books(&self) -> Result<(Snapshot, Books)> {
         let looked = self.look_at_books()?;
         let snapshot = self.snapshot()?;
-        let books = Books::of(&snapshot, looked);
+        let books = Books::take(&mut snapshot.clone(), looked);
         Ok((snapshot, books))
     }
 

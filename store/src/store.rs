@@ -14,11 +14,11 @@ use crate::journal::{self, Footing};
 use crate::layout::{Layout, managed};
 use crate::ledger::{Head, Identity, Ledger};
 use crate::lock::{Holder, LockDir};
-use crate::observe::{UnitBytes, glance, read_file};
+use crate::observe::{UnitBytes, glance, read_file, stat_file};
 use crate::plan::{Form, Plan, Wanted};
 use crate::problem::Problem;
 use crate::recall::Recall;
-use crate::reconcile::{ManagedFile, Unit};
+use crate::reconcile::{ManagedFile, Unit, is_conclusive};
 use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
 use crate::sighting::Looked;
@@ -202,8 +202,19 @@ impl Store {
 
     /// The bytes of `events.json` in the copy that is current, whatever they are; `None` when it has none.
     pub fn raw_events(&self, snapshot: &Snapshot, conversation: &Conversation) -> Result<Option<Vec<u8>>> {
-        let root = glance(self.disk(), Unit::Stream, conversation.dirs(), snapshot.base(conversation.id))?;
-        let Some(dir) = conversation.dirs().of(root) else { return Ok(None) };
+        let (dirs, base) = (conversation.dirs(), snapshot.base(conversation.id));
+        if let (Some(store), Some(work), Some(base)) = (dirs.store, dirs.work, base) {
+            // Nearly always both are as they were left, and the store's is read anyway.
+            let remembered = base.file(ManagedFile::Events);
+            let stored = read_file(self.disk(), &managed(store, ManagedFile::Events))?;
+            let stamp = stored.as_ref().map(|contents| contents.stat.into());
+            let shown = stat_file(self.disk(), &managed(work, ManagedFile::Events))?;
+            if is_conclusive(remembered.store, stamp, base.taken) && is_conclusive(remembered.work, shown, base.taken) {
+                return Ok(stored.map(|contents| contents.bytes));
+            }
+        }
+        let root = glance(self.disk(), Unit::Stream, dirs, base)?;
+        let Some(dir) = dirs.of(root) else { return Ok(None) };
         Ok(read_file(self.disk(), &managed(dir, ManagedFile::Events))?.map(|contents| contents.bytes))
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use jp_store::ConversationId;
 use jp_store::books::{Books, BooksLook};
@@ -158,15 +159,17 @@ impl Vfs {
 
     /// The beginning: what somebody has just seen, or everything.
     pub(super) fn begin(&self, seen: Option<Seen>) -> Result<()> {
-        let Seen { snapshot, books } = match seen {
+        let Seen { mut snapshot, books } = match seen {
             Some(seen) => seen,
             None => Seen::of(self.writer.store())?,
         };
         let mut sight = self.sight.lock();
-        sight.take_in(&snapshot, books);
+        sight.take_in(&mut snapshot, books);
         let look = |stat: disk::Stat| (stat.ino, stat.size, stat.mtime, stat.ctime);
         *self.first.lock() = snapshot.all().map(|found| (found.id, found.looked.map(look))).collect();
         self.catalog.write().fill(snapshot.all().filter_map(|found| Some((found.id, item(&sight, found)?))));
+        // To take it apart takes as long as to list it, and nobody should wait for that.
+        thread::spawn(move || drop(snapshot));
         Ok(())
     }
 
@@ -203,8 +206,8 @@ impl Vfs {
     }
 
     fn look_at_all_with(&self, sight: &mut Sight) -> Result<()> {
-        let Seen { snapshot, books } = Seen::of(self.writer.store())?;
-        sight.take_in(&snapshot, books);
+        let Seen { mut snapshot, books } = Seen::of(self.writer.store())?;
+        sight.take_in(&mut snapshot, books);
         let mut seen = HashSet::new();
         let mut stale = Vec::new();
         for found in snapshot.all() {
@@ -538,8 +541,8 @@ fn hidden_names(id: ConversationId, old: &Item, new: &Item) -> Vec<Stale> {
 
 impl Sight {
     /// Takes in everything that was seen.
-    fn take_in(&mut self, snapshot: &Snapshot, looked: BooksLook) {
-        self.books = Books::of(snapshot, looked);
+    fn take_in(&mut self, snapshot: &mut Snapshot, looked: BooksLook) {
+        self.books = Books::take(snapshot, looked);
         self.doubled = snapshot.problems().iter().any(|problem| matches!(problem.what, What::Duplicate));
     }
 }
