@@ -34,6 +34,10 @@ struct Line {
     code: u8,
 }
 
+/// How the C library's allocator gives back what the start needed, which is several times what the daemon keeps. It reads this
+/// when a process begins, and other allocators pass it over.
+const FRUGAL: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_TRIM_THRESHOLD_", "262144")];
+
 /// Starts the daemon and waits until the tree can be listed. If we are ended meanwhile, the daemon finds nobody to tell,
 /// and ends as well.
 pub(crate) fn launch(job: &Job) -> Result<Ready> {
@@ -46,6 +50,7 @@ pub(crate) fn launch(job: &Job) -> Result<Ready> {
     command.arg("--workspace").arg(&job.store.layout().project).arg("--").arg(&job.point);
     // Its standard output is the pipe: the one descriptor that needs no number to be told.
     command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).env_remove("NOTIFY_SOCKET");
+    command.envs(FRUGAL);
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     // With our own copy of the pipe's other end, so that its end can be noticed.
     drop(command);
