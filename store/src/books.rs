@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::disk::{Contents, Disk, Stat};
 use crate::error::{Context as _, Result};
+use crate::files::stat;
 use crate::id::ConversationId;
 use crate::journal::{self, whole_lines};
 use crate::json::{self, JsonError};
@@ -208,14 +209,6 @@ fn parse(contents: Option<&Contents>) -> (Mirror, Option<JsonError>) {
             let shape = || JsonError::new(error.to_string());
             (Mirror::default(), Some(json::object(&contents.bytes).err().unwrap_or_else(shape)))
         }
-    }
-}
-
-fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
-    match disk.stat(path) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error).context("look at", path),
     }
 }
 

@@ -375,6 +375,15 @@ pub(crate) fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<Kind>> {
     }
 }
 
+/// What is at a path; `None` when nothing is.
+pub(crate) fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
+    match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("look at", path),
+    }
+}
+
 /// Whether anything is at a path.
 pub(crate) fn exists(disk: &dyn Disk, path: &Path) -> Result<bool> {
     kind(disk, path).map(|kind| kind.is_some())

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Contents, Disk, Stat};
 use crate::error::{Context as _, Result};
 use crate::events;
+use crate::files::stat;
 use crate::json::{self, JsonError};
 use crate::layout::managed;
 use crate::meta::Meta;
@@ -270,11 +271,7 @@ pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Contents>
 
 /// A managed file's stamp, or `None` when it is not there.
 pub(crate) fn stat_file(disk: &dyn Disk, path: &Path) -> Result<Option<Stamp>> {
-    match disk.stat(path) {
-        Ok(stat) => Ok(Some(stat.into())),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error).context("look at", path),
-    }
+    Ok(stat(disk, path)?.map(Into::into))
 }
 
 /// Every file and directory beneath a conversation directory that is not a managed file and not a child conversation, as

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
-use crate::files::{exists, kind};
+use crate::files::{exists, kind, stat};
 use crate::id::ConversationId;
 use crate::layout::managed;
 use crate::ledger::Entry;
@@ -234,12 +234,4 @@ fn copy(
         },
     };
     Ok(Some(Copy { kind: stat.kind, stamp, digest }))
-}
-
-fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
-    match disk.stat(path) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error).context("look at", path),
-    }
 }

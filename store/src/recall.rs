@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::disk::{Contents, Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
+use crate::files::stat;
 use crate::index::{Entry, Index};
 use crate::layout::StoreRoot;
 use crate::ledger::Identity;
 use crate::observe::read_file;
-use crate::scan::is_absent;
 
 /// An index of more than this is not ours, and is not read into memory to find that out.
 const LARGEST: u64 = 1 << 32;
@@ -69,11 +69,7 @@ impl Recall {
     /// A file's bytes, or `None` when it is not there.
     pub(crate) fn read(&self, disk: &dyn Disk, path: &Path) -> Result<Option<(Contents, Source)>> {
         if let Some(index) = &self.index {
-            let stat = match disk.stat(path) {
-                Ok(stat) => stat,
-                Err(error) if is_absent(&error) => return Ok(None),
-                Err(error) => return Err(error).context("look at", path),
-            };
+            let Some(stat) = stat(disk, path)? else { return Ok(None) };
             if let Some((at, bytes)) = index.find(&stat) {
                 return Ok(Some((Contents { bytes: bytes.to_vec(), stat }, Source::Known(at))));
             }
@@ -136,10 +132,8 @@ impl Gathered {
 }
 
 fn read_index(disk: &dyn Disk, root: &StoreRoot, path: &Path) -> Result<Option<Index>> {
-    match disk.stat(path) {
-        Ok(stat) if stat.kind == Kind::File && stat.size <= LARGEST => {}
-        Err(error) if !is_absent(&error) => return Err(error).context("look at", path),
-        Ok(_) | Err(_) => return Ok(None),
+    if !stat(disk, path)?.is_some_and(|stat| stat.kind == Kind::File && stat.size <= LARGEST) {
+        return Ok(None);
     }
     let silo = disk.stat(&root.dir).context("look at", &root.dir)?;
     let Some(contents) = read_file(disk, path)? else { return Ok(None) };

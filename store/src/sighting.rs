@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::conversation::Conversation;
-use crate::disk::{Disk, Kind, Stat};
-use crate::error::{Context as _, Result};
-use crate::files::{entries, exists, kind};
+use crate::disk::{Disk, Kind};
+use crate::error::Result;
+use crate::files::{entries, exists, kind, stat};
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, children_dir, managed};
 use crate::ledger::{Entry, Left};
@@ -18,7 +18,6 @@ use crate::parallel;
 use crate::plan::{Deed, Ground, Plan, Wanted};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive};
-use crate::scan::is_absent;
 use crate::snapshot::Snapshot;
 use crate::transcript;
 
@@ -389,14 +388,6 @@ fn is_whole_copy(disk: &dyn Disk, of: &Path, dir: &Path) -> Result<bool> {
         }
     }
     Ok(unmanaged(disk, dir)?.is_empty() && !exists(disk, &children_dir(dir))?)
-}
-
-fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>> {
-    match disk.stat(path) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error).context("look at", path),
-    }
 }
 
 /// Ancestors that have no copy: nothing can be copied out beneath them before they are.

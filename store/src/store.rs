@@ -10,6 +10,7 @@ use crate::conversation::Conversation;
 use crate::disk::{Contents, Disk};
 use crate::error::{Context as _, Result};
 use crate::events::Stream;
+use crate::files::stat;
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, managed};
 use crate::ledger::{Head, Identity, Ledger};
@@ -19,7 +20,6 @@ use crate::plan::{Form, Plan, Wanted};
 use crate::problem::Problem;
 use crate::recall::Recall;
 use crate::reconcile::{ManagedFile, Unit, is_conclusive};
-use crate::scan::is_absent;
 use crate::session::{Session, SessionDir};
 use crate::sighting::Looked;
 use crate::snapshot::{Sight, Snapshot};
@@ -280,12 +280,7 @@ impl Store {
     /// What a line of the journal written now is written on top of.
     pub(crate) fn footing(&self) -> Result<Footing> {
         let file = self.layout.projection_file();
-        let ledger = match self.disk().stat(&file) {
-            Ok(stat) => Some(stat),
-            Err(error) if is_absent(&error) => None,
-            Err(error) => return Err(error).context("look at", &file),
-        };
-        Ok(Footing::new(self.identity()?, ledger))
+        Ok(Footing::new(self.identity()?, stat(self.disk(), &file)?))
     }
 
     pub(crate) fn identity(&self) -> Result<Identity> {
