@@ -3,11 +3,14 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use jp_store::ConversationId;
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 
+/// A small file that is in the system's memory already is read in less than this.
+const AT_HAND: Duration = Duration::from_micros(60);
 /// How many conversations are fetched after the first one that was read.
 const FIRST: usize = 2;
 /// How many are fetched ahead at most, once a reader goes on and on.
@@ -39,11 +42,11 @@ impl Default for Route {
 }
 
 impl Route {
-    /// Somebody reads a conversation. Whether more is wanted than before.
+    /// Somebody has read a file of a conversation, which took so long. Whether more is wanted than before.
     fn read(
         &mut self,
         id: ConversationId,
-        cold: bool,
+        took: Duration,
         next: impl Fn(ConversationId) -> Option<ConversationId>,
     ) -> bool {
         // Every conversation has several files.
@@ -52,7 +55,7 @@ impl Route {
         }
         let far = match self.fetched.get(&id) {
             Some(far) => (far * 2).min(MOST),
-            None if cold => FIRST,
+            None if took > AT_HAND => FIRST,
             None => return false,
         };
         self.last = Some(id);
@@ -76,9 +79,14 @@ impl Route {
 }
 
 impl Ahead {
-    /// Somebody has read a conversation, and had to wait for the disk or not.
-    pub(crate) fn read(&self, id: ConversationId, cold: bool, next: impl Fn(ConversationId) -> Option<ConversationId>) {
-        if self.route.lock().read(id, cold, next) {
+    /// Somebody has read a file of a conversation, which took so long.
+    pub(crate) fn read(
+        &self,
+        id: ConversationId,
+        took: Duration,
+        next: impl Fn(ConversationId) -> Option<ConversationId>,
+    ) {
+        if self.route.lock().read(id, took, next) {
             self.more.notify_all();
         }
     }
@@ -103,6 +111,9 @@ impl Ahead {
 mod tests {
     use super::*;
 
+    const COLD: Duration = Duration::from_millis(1);
+    const WARM: Duration = Duration::from_micros(5);
+
     fn id(n: u64) -> ConversationId {
         ConversationId::new(n).unwrap()
     }
@@ -118,17 +129,17 @@ mod tests {
     #[test]
     fn a_reader_who_goes_on_is_served_further_and_further() {
         let mut route = Route::default();
-        assert!(route.read(id(1), true, next));
+        assert!(route.read(id(1), COLD, next));
         assert_eq!(wanted(&mut route), [2, 3]);
         // Another file of the same one.
-        assert!(!route.read(id(1), true, next));
-        assert!(route.read(id(2), false, next));
+        assert!(!route.read(id(1), COLD, next));
+        assert!(route.read(id(2), WARM, next));
         assert_eq!(wanted(&mut route), [4, 5, 6]);
-        assert!(route.read(id(3), false, next));
+        assert!(route.read(id(3), WARM, next));
         assert_eq!(wanted(&mut route), [7, 8, 9, 10, 11]);
         let mut reached = 11;
         for n in 4..150 {
-            route.read(id(n), false, next);
+            route.read(id(n), WARM, next);
             reached += wanted(&mut route).len() as u64;
             assert!(reached <= n + MOST as u64, "{n}: {reached}");
         }
@@ -139,22 +150,22 @@ mod tests {
     fn what_is_at_hand_is_not_fetched() {
         let mut route = Route::default();
         for n in 1..10 {
-            assert!(!route.read(id(n), false, next));
+            assert!(!route.read(id(n), WARM, next));
         }
         // Here and there, and never the next one: little is fetched in vain.
         for n in [20, 40, 60] {
-            route.read(id(n), true, next);
+            route.read(id(n), COLD, next);
         }
         assert_eq!(wanted(&mut route), [21, 22, 41, 42, 61, 62]);
         // At the end there is nothing more.
-        assert!(!route.read(id(200), true, next));
+        assert!(!route.read(id(200), COLD, next));
     }
 
     #[test]
     fn what_nobody_fetches_does_not_pile_up() {
         let mut route = Route::default();
         for n in 0..3_000 {
-            route.read(id(n * 10), true, |at| Some(id(at.deciseconds() + 1)));
+            route.read(id(n * 10), COLD, |at| Some(id(at.deciseconds() + 1)));
         }
         assert!(route.wanted.len() <= 4 * MOST);
         assert_eq!(route.wanted.back(), Some(&id(29_992)));
@@ -163,7 +174,7 @@ mod tests {
     #[test]
     fn those_who_wait_are_let_go_at_the_end() {
         let ahead = Ahead::default();
-        ahead.read(id(1), true, next);
+        ahead.read(id(1), COLD, next);
         assert_eq!(ahead.take(), Some(id(2)));
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| std::iter::from_fn(|| ahead.take()).count());

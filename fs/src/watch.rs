@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jp_store::ConversationId;
 use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, Partition, TRASH};
+use jp_store::reconcile::ManagedFile;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 use crate::bell::{Asked, Bell, CHANGES, Waker, bell};
@@ -239,6 +240,7 @@ impl Watch {
             if let Err(error) = self.add_partition(dir.join(name)) {
                 tracing::warn!(%error, "the archive cannot be watched");
             }
+            self.memory.forget_all();
             return;
         }
         let Some(id) = ConversationId::from_dirname(&name).filter(|_| name != TRASH) else { return };
@@ -249,7 +251,8 @@ impl Watch {
             }
             return;
         }
-        noticed.files.insert((id, PathBuf::from("metadata.json")));
+        self.memory.forget(&path);
+        noticed.files.extend(ManagedFile::ALL.map(|file| (id, PathBuf::from(file.name()))));
     }
 
     fn add_inside(&mut self, id: ConversationId, dir: &Path, inner: &Path) {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
@@ -18,9 +18,6 @@ use crate::caller::Caller;
 use crate::catalog::Meaning;
 use crate::error::{FsError, Result};
 use crate::node::{Dir, Home, Node};
-
-/// A small file that is in the system's memory already is read in less than this.
-const AT_HAND: Duration = Duration::from_micros(60);
 
 impl Vfs {
     /// A part of a file; less than asked for only at its end.
@@ -41,8 +38,7 @@ impl Vfs {
         let begun = Instant::now();
         let read = self.or_look_again(&node, read);
         if let Node::Managed(id, _) = node {
-            let cold = begun.elapsed() > AT_HAND;
-            self.ahead.read(id, cold, |id| self.catalog.read().next(id));
+            self.ahead.read(id, begun.elapsed(), |id| self.catalog.read().next(id));
         }
         match read {
             Err(error) if error.is_absent() => Err(FsError::Stale),

@@ -168,8 +168,8 @@ impl Vfs {
         let look = |stat: disk::Stat| (stat.ino, stat.size, stat.mtime, stat.ctime);
         *self.first.lock() = snapshot.all().map(|found| (found.id, found.looked.map(look))).collect();
         self.catalog.write().fill(snapshot.all().filter_map(|found| Some((found.id, item(&sight, found)?))));
-        // To take it apart takes as long as to list it, and nobody should wait for that.
-        thread::spawn(move || drop(snapshot));
+        // To take it apart takes as long as to list it, and nobody should wait for that. Without a thread it is done here.
+        let _ = thread::Builder::new().spawn(move || drop(snapshot));
         Ok(())
     }
 
@@ -179,8 +179,8 @@ impl Vfs {
         let first = std::mem::take(&mut *self.first.lock());
         let mut noticed = Noticed { all_names: true, books: true, ..Noticed::default() };
         for (id, before) in first {
-            let Ok(item) = self.item(id) else { continue };
-            let now = self.backing.stat(&item.dir.join(ManagedFile::Metadata.name())).ok();
+            let Ok(path) = self.path(&Node::Managed(id, ManagedFile::Metadata)) else { continue };
+            let now = self.backing.stat(&path).ok();
             let now = now.map(|stat| (stat.ino, stat.size, stat.mtime, stat.ctime));
             if before.is_none() || now != before {
                 noticed.files.insert((id, PathBuf::from(ManagedFile::Metadata.name())));
