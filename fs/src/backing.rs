@@ -100,6 +100,10 @@ pub trait Backing: Send + Sync + Debug {
     fn fetch(&self, path: &Path) -> io::Result<()>;
     /// What is remembered of this path may not be so any more.
     fn doubt(&self, _path: &Path) {}
+    /// Whether it is remembered that nothing is there: then no disk was asked, and none can be ahead of us.
+    fn remembers_nothing(&self, _path: &Path) -> bool {
+        false
+    }
 }
 
 /// The real filesystem.

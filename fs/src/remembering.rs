@@ -89,6 +89,10 @@ impl<B: Backing> Backing for Remembering<B> {
         self.real.doubt(path);
     }
 
+    fn remembers_nothing(&self, path: &Path) -> bool {
+        self.memory.stat(path).is_some_and(|known| known.is_err())
+    }
+
     fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<()> {
         self.change(&[path], |real| real.write(path, offset, data))
     }

@@ -105,6 +105,10 @@ impl Vfs {
         let result = work();
         match (&result, node.conversation()) {
             (Err(error), Some(id)) if error.errno() == libc::ENOENT => {
+                // Whoever looks for what is not there, as git looks for a `.gitignore`, costs nobody what is known.
+                if self.path(node).is_ok_and(|path| self.backing.remembers_nothing(&path)) {
+                    return result;
+                }
                 let dir = self.dir_of(id)?;
                 self.backing.doubt(&dir);
                 if self.backing.stat(&dir).is_ok() {
