@@ -21,6 +21,8 @@ mod beginning;
 mod faults;
 // Random operations against a model.
 mod random;
+// What is known of the store's directories is not looked for again.
+mod remembered;
 // One suite for all drivers.
 mod suite;
 // When saves reach the disk.

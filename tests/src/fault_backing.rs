@@ -12,11 +12,11 @@ use jp_store::disk::Kind;
 use crate::fault_disk::FaultDisk;
 
 /// Counts the calls, and makes one of them go wrong. Calls are numbered from 1; what comes before [`FaultBacking::arm`] is
-/// not counted.
-#[derive(Debug, Default)]
+/// not counted. Clones are the same one.
+#[derive(Clone, Debug, Default)]
 pub struct FaultBacking {
     real: RealBacking,
-    seen: Mutex<Seen>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 #[derive(Debug, Default)]
