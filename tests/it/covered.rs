@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jp_store::ConversationId;
-use jp_store::disk::RealDisk;
+use jp_store::disk::{Disk, RealDisk};
 use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::lock::{Guard, Wait};
@@ -16,7 +16,7 @@ use jp_store::presence::{Projection, StoragePresence};
 use jp_store::reconcile::ManagedFile;
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::{Seed, Strategy, Uncovered, Writer};
-use jp_tests::{Place, Sample, Shot, TestEnv, Workspace};
+use jp_tests::{FaultDisk, Place, Sample, Shot, TestEnv, Workspace};
 
 const A: u64 = 17_528_832_001;
 const B: u64 = 17_528_842_001;
@@ -99,8 +99,12 @@ impl World {
 }
 
 fn store(workspace: &Workspace) -> Store {
+    store_on(workspace, Arc::new(RealDisk))
+}
+
+fn store_on(workspace: &Workspace, disk: Arc<dyn Disk>) -> Store {
     let around = Surroundings {
-        disk: Arc::new(RealDisk),
+        disk,
         data_dir: Some(workspace.env().data()),
         pid: std::process::id(),
         session: None,
@@ -402,4 +406,26 @@ fn one_that_is_held_does_not_keep_the_others() {
             .expect("listed")
             .any(|entry| { entry.expect("listed").file_name().to_string_lossy().starts_with(&D.to_string()) })
     );
+}
+
+#[test]
+fn where_nothing_is_behind_everything_is_looked_at_once() {
+    for changed in [false, true] {
+        let world = World::new();
+        let disk = Arc::new(FaultDisk::new());
+        let writer = store_on(&world.workspace, disk.clone()).writer().expect("ready").0;
+        writer.cover().expect("covered");
+        if changed {
+            let below = world.beneath();
+            below.edit(&lock(&below, D), |meta| meta.set_title(Some("Dorothea"))).expect("edited");
+        }
+        let all = format!("list {}", world.workspace.silo().join("conversations").display());
+        let from = disk.log().len();
+        writer.uncover(&Wait::none()).expect("uncovered");
+        let looks = disk.log()[from..].iter().filter(|line| **line == all).count();
+        assert_eq!(looks == 1, !changed, "{looks}");
+        let name = if changed { "17528862001-dorothea" } else { "17528862001-dora" };
+        assert_eq!(world.dir(D), Some(name.into()));
+        assert_eq!(world.uncover(), Uncovered::default(), "the real files have followed");
+    }
 }

@@ -41,8 +41,14 @@ impl Writer {
         if self.store.layout.work.is_none() {
             return Ok(done);
         }
-        done = self.follow_all(&|_| true, wait)?;
         let mut op = self.begin_beneath()?;
+        if op.is_in_step()? {
+            op.tidy_into(&mut done);
+        } else {
+            drop(op);
+            done = self.follow_all(&|_| true, wait)?;
+            op = self.begin_beneath()?;
+        }
         // What refuses to be looked at may hold a copy that should go.
         let seen = op.snapshot().is_all_readable();
         if seen {
@@ -79,13 +85,13 @@ impl Writer {
         }
         let mut gone = unwanted(&snapshot);
         gone.retain(|&id| wanted(id));
+        // Another one is taken in a moment, and there may be a hundred thousand conversations in each.
+        drop((snapshot, looked));
         for some in gone.chunks(AT_ONCE) {
             self.withdraw_some(some, wait, &mut done)?;
         }
         let mut op = self.begin_beneath()?;
-        if let Err(error) = op.tidy_work() {
-            done.kept.push(whole(&error));
-        }
+        op.tidy_into(&mut done);
         op.finish()?;
         Ok(done)
     }
@@ -155,6 +161,21 @@ enum Safe {
 }
 
 impl Operation<'_> {
+    /// Whether the real files are what they are to become, and known to be.
+    fn is_in_step(&self) -> Result<bool> {
+        let (store, all) = (self.store(), Wanted::all(Direction::Out));
+        let looked = Looked::at(store.disk(), &store.layout, self.snapshot(), &all)?;
+        let still = looked.plan.steps.is_empty() && looked.plan.held.is_empty() && looked.unsure.is_empty();
+        Ok(still && unwanted(self.snapshot()).is_empty())
+    }
+
+    /// Puts away what lies about, or says why it stays.
+    fn tidy_into(&mut self, done: &mut Uncovered) {
+        if let Err(error) = self.tidy_work() {
+            done.kept.push(whole(&error));
+        }
+    }
+
     fn follow(&mut self, guard: &Guard) -> Result<()> {
         self.check_sight(guard.id())?;
         self.drop_hidden(guard.id())?;
