@@ -221,6 +221,9 @@ impl Vfs {
             return Err(FsError::IsDir);
         }
         let Some(_hold) = self.hold_plain(caller, node)? else {
+            if size == 0 && self.begin_anew(node)? {
+                return Ok(());
+            }
             let now = self.now();
             return self.change(caller, node, |draft| draft.truncate(size, now));
         };

@@ -121,6 +121,22 @@ impl Vfs {
         self.settle(caller, &guard, file, draft, at_hand, |draft| undo.map(|undo| undo.apply(draft))).map(drop)
     }
 
+    /// Begins an empty draft, as whoever writes a file anew does first. Nothing is no document, so none of it is for the
+    /// store, and the conversation's lock need not be taken: it is enough that nobody has it. `false` where somebody
+    /// does, or a draft has begun.
+    pub(super) fn begin_anew(&self, node: &Node) -> Result<bool> {
+        let Node::Managed(id, file) = *node else { return Ok(false) };
+        let _room = self.room(id).lock_arc();
+        let begun = self.drafts.lock().contains_key(&(id, file));
+        if begun || self.writer.store().locks().is_held(id) {
+            return Ok(false);
+        }
+        let (mut draft, _) = self.begin_draft(id, file)?;
+        draft.truncate(0, self.now())?;
+        self.drafts.lock().insert((id, file), draft);
+        Ok(true)
+    }
+
     /// Saves a managed file whole, as a rename into place does.
     pub(super) fn save(
         &self,

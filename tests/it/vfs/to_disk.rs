@@ -81,6 +81,21 @@ fn in_place() {
 }
 
 #[test]
+fn emptied_it_waits_for_its_bytes_without_a_lock() {
+    let mut stage = stage();
+    let path = join(D_PATH, "events.json");
+    let (before, from) = (stage.stored(), stage.disk.log().len());
+    stage.driver.truncate(&path, 0).expect("emptied");
+    let locks =
+        |stage: &Stage, from: usize| stage.disk.log()[from..].iter().filter(|at| at.contains("open_lock")).count();
+    assert_eq!(locks(&stage, from), 0);
+    assert_eq!((stage.driver.read(&path).expect("read"), stage.stored()), (Vec::new(), before));
+    stage.driver.write_at(&path, 0, &events("one")).expect("saved");
+    assert_eq!(locks(&stage, from), 1);
+    assert_eq!(stage.stored(), events("one"));
+}
+
+#[test]
 fn a_file_that_was_synced_is_not_written_again() {
     let mut stage = stage();
     let (path, beside) = (join(D_PATH, "events.json"), join(D_PATH, "events.json.tmp"));
