@@ -299,6 +299,8 @@ impl Live for Session {
                 tracing::error!("a thread of the mount panicked");
             }
         }
+        // Nobody asks any more, and what follows needs room.
+        self.ground.memory.forget_all();
         self.vfs.tend_drafts();
         self.vfs.keep_former();
         self.vfs.writer().catch_up()?;

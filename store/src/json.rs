@@ -143,7 +143,8 @@ impl<'de> Visitor<'de> for UniqueVisitor {
             let value = map.next_value()?;
             object.insert(key, value);
         }
-        Ok(Unique(object))
+        // With no room to spare: there may be a hundred thousand of them.
+        Ok(Unique(object.into_iter().collect()))
     }
 }
 

@@ -2,6 +2,7 @@
 //! content of `projection.json` as a value.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +29,9 @@ pub struct Ledger {
     /// How the real files are laid out.
     #[serde(default)]
     pub form: Form,
+    /// Shared, because whoever changes a ledger keeps it as it was beside it, and only a few of very many differ.
     #[serde(default)]
-    conversations: BTreeMap<ConversationId, Entry>,
+    conversations: BTreeMap<ConversationId, Arc<Entry>>,
 }
 
 /// The part of a ledger that is about no conversation.
@@ -148,7 +150,7 @@ impl Ledger {
     }
 
     /// The ledger in these bytes, if they are laid out as [`Ledger::to_bytes`] does it: then every line can be parsed by
-    /// itself, and all of them on all cores.
+    /// itself, and many of them at once.
     fn parse_lines(bytes: &[u8]) -> Option<Self> {
         let (start, end): (&[u8], &[u8]) = (b"\n\"conversations\": {", b"\n}\n}\n");
         let body = bytes.strip_suffix(end)?;
@@ -162,11 +164,11 @@ impl Ledger {
             let (id, entry) =
                 line.strip_prefix(b"\"")?.split_at_checked(line.iter().skip(1).position(|&b| b == b'"')?)?;
             let id: u64 = std::str::from_utf8(id).ok()?.parse().ok()?;
-            let entry = serde_json::from_slice(entry.strip_prefix(b"\": ")?).ok()?;
-            Some((ConversationId::new(id)?, entry))
+            let entry: Entry = serde_json::from_slice(entry.strip_prefix(b"\": ")?).ok()?;
+            Some((ConversationId::new(id)?, Arc::new(entry)))
         };
         let numbered: Vec<_> = lines.into_iter().enumerate().collect();
-        let parsed = parallel::map_in_runs(&numbered, parse);
+        let parsed = parallel::map(&numbered, parse);
         ledger.conversations = parsed.into_iter().collect::<Option<_>>()?;
         (ledger.conversations.len() == count).then_some(ledger)
     }
@@ -175,6 +177,7 @@ impl Ledger {
     pub fn without_bases(mut self) -> Self {
         // A place that is remembered without a base is one that the next change forgets, so that it must be known.
         for entry in self.conversations.values_mut().filter(|entry| entry.base.is_some()) {
+            let entry = Arc::make_mut(entry);
             (entry.base, entry.left) = (None, None);
         }
         self
@@ -200,24 +203,24 @@ impl Ledger {
 
     /// What is remembered of a conversation.
     pub fn get(&self, id: ConversationId) -> Option<&Entry> {
-        self.conversations.get(&id)
+        self.conversations.get(&id).map(|entry| &**entry)
     }
 
     /// What is remembered of a conversation, to be changed.
     pub(crate) fn get_mut(&mut self, id: ConversationId) -> Option<&mut Entry> {
-        self.conversations.get_mut(&id)
+        self.conversations.get_mut(&id).map(Arc::make_mut)
     }
 
     /// Remembers; `true` if that is news.
     pub fn set(&mut self, id: ConversationId, entry: Entry) -> bool {
         let news = self.get(id) != Some(&entry);
-        self.conversations.insert(id, entry);
+        self.conversations.insert(id, Arc::new(entry));
         news
     }
 
     /// Everything that is remembered, by id.
     pub fn entries(&self) -> impl Iterator<Item = (ConversationId, &Entry)> {
-        self.conversations.iter().map(|(&id, entry)| (id, entry))
+        self.conversations.iter().map(|(&id, entry)| (id, &**entry))
     }
 
     /// The conversations of which two ledgers remember different things.
@@ -230,13 +233,14 @@ impl Ledger {
 
     /// What is remembered of a conversation, to be changed; where nothing is, it is not meant to be here.
     pub(crate) fn entry(&mut self, id: ConversationId) -> &mut Entry {
-        self.conversations.entry(id).or_insert_with(|| Entry::new(Projection::LocalOnly))
+        let entry = self.conversations.entry(id);
+        Arc::make_mut(entry.or_insert_with(|| Arc::new(Entry::new(Projection::LocalOnly))))
     }
 
     /// Lays the real files out differently from now on. Where copies lie says nothing of what anybody wants any more.
     pub(crate) fn set_form(&mut self, form: Form) {
         if self.form.nesting != form.nesting {
-            for left in self.conversations.values_mut().filter_map(|entry| entry.left.as_mut()) {
+            for left in self.conversations.values_mut().filter_map(|entry| Arc::make_mut(entry).left.as_mut()) {
                 left.at = None;
             }
         }

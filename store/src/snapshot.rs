@@ -25,7 +25,7 @@ use crate::tree::Tree;
 /// A store and a worktree at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    conversations: BTreeMap<ConversationId, Conversation>,
+    conversations: BTreeMap<ConversationId, Box<Conversation>>,
     /// By partition; grown when first asked for.
     trees: OnceLock<[Tree; 2]>,
     /// Whether the store was lost; found out when first asked for.
@@ -71,7 +71,7 @@ impl Snapshot {
 
     /// The conversation, in either partition.
     pub fn get(&self, id: ConversationId) -> Option<&Conversation> {
-        self.conversations.get(&id)
+        self.conversations.get(&id).map(|found| &**found)
     }
 
     /// The conversation, or the error that says there is none.
@@ -81,12 +81,12 @@ impl Snapshot {
 
     /// All conversations of a partition, by id.
     pub fn partition(&self, partition: Partition) -> impl Iterator<Item = &Conversation> {
-        self.conversations.values().filter(move |conversation| conversation.partition == partition)
+        self.all().filter(move |conversation| conversation.partition == partition)
     }
 
     /// All conversations, by id.
     pub fn all(&self) -> impl Iterator<Item = &Conversation> {
-        self.conversations.values()
+        self.conversations.values().map(|found| &**found)
     }
 
     /// The tree of a partition.
@@ -272,7 +272,7 @@ impl Snapshot {
     }
 
     pub(crate) fn insert(&mut self, conversation: Conversation) {
-        self.conversations.insert(conversation.id, conversation);
+        self.conversations.insert(conversation.id, Box::new(conversation));
         self.trees = OnceLock::new();
     }
 

@@ -1,4 +1,4 @@
-//! How a snapshot is taken: names first, then metadata on all cores, then what follows from it. Reads only.
+//! How a snapshot is taken: names first, then metadata side by side, then what follows from it. Reads only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -65,10 +65,10 @@ impl Snapshot {
         let (layout, sight) = (layout.clone().cover(), Sight::Covered);
         let Self { mut ledger, mirror, gathered, duplicates, problems, .. } = self;
         ledger.covered = true;
-        let conversations = self.conversations.into_values().filter(|found| found.store.is_some()).map(|mut found| {
-            let Conversation { meta, parent, origin, looked, .. } = found;
-            found = place(&layout, &ledger, sight, found.id, found.store, None);
-            (found.id, Conversation { meta, parent, origin, looked, ..found })
+        let conversations = self.conversations.into_values().filter(|found| found.store.is_some()).map(|found| {
+            let Conversation { id, store, meta, parent, origin, looked, .. } = *found;
+            let placed = place(&layout, &ledger, sight, id, store, None);
+            (id, Box::new(Conversation { meta, parent, origin, looked, ..placed }))
         });
         let conversations = conversations.collect();
         let duplicates = duplicates.into_iter().map(|(id, mut others)| {
@@ -111,7 +111,7 @@ impl Snapshot {
                 }
                 let [store, work] = [(Root::Store, store), (Root::Work, work)]
                     .map(|(root, places)| self.choose(disk, layout, id, root, places));
-                Some(place(layout, &self.ledger, self.sight, id, store, work))
+                Some(Box::new(place(layout, &self.ledger, self.sight, id, store, work)))
             })
             .collect();
         let (ledger, mirror) = (&self.ledger, &self.mirror);
@@ -122,11 +122,11 @@ impl Snapshot {
             let (parent, origin) = reader.lineage(mirror, layout, found, meta.as_ref());
             (meta, parent, origin, reader)
         };
-        let read = parallel::map(&placed, look);
+        let read = parallel::map(&placed, |found| look(found));
         for (found, mut read) in placed.iter_mut().zip(read) {
             if read.3.hollow {
                 // Somebody removed its files and left directories behind, as git does that knows of none.
-                *found = place(layout, ledger, self.sight, found.id, found.store.take(), None);
+                **found = place(layout, ledger, self.sight, found.id, found.store.take(), None);
                 read = look(found);
             }
             let (meta, parent, origin, reader) = read;
@@ -141,7 +141,7 @@ impl Snapshot {
             }
         }
         let there = |found: &Conversation| found.store.is_some() || found.work.is_some();
-        self.conversations = placed.into_iter().filter(there).map(|found| (found.id, found)).collect();
+        self.conversations = placed.into_iter().filter(|found| there(found)).map(|found| (found.id, found)).collect();
         self.heed_moves(layout);
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Snapshot {
             if self.circle(before.id).is_some()
                 && let Some(found) = self.conversations.get_mut(&before.id)
             {
-                *found = Conversation { moved: found.moved.take(), ..before };
+                **found = Conversation { moved: found.moved.take(), ..*before };
             }
         }
     }
@@ -337,9 +337,13 @@ impl Reader<'_> {
                 (Root::Work, _) => read_file(self.disk, &path).map(|found| Some((found?, Source::Read))),
             };
             let what = match contents {
-                Ok(Some((contents, source))) => {
+                Ok(Some((mut contents, source))) => {
                     let parsed = Meta::parse(&contents.bytes);
                     if root == Root::Store {
+                        if let Source::Known(_) = source {
+                            // The index has them, and they are many.
+                            contents.bytes = Vec::new();
+                        }
                         self.read = Some((contents, source));
                     }
                     match parsed {

@@ -1,4 +1,4 @@
-//! Copies many conversations out at once. Each is prepared aside, on all cores, without waiting for the disk; then
+//! Copies many conversations out at once. Each is prepared aside, several at once, without waiting for the disk; then
 //! everything is brought to disk in one go, and only then do the copies appear, each by one rename.
 //!
 //! Nothing of the store is written, and the ledger's lock guards the workspace's directories, so no conversation is locked:
