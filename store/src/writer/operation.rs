@@ -416,7 +416,8 @@ impl Operation<'_> {
         self.snapshot.get(id).map_or(Projection::LocalOnly, |conversation| conversation.intent)
     }
 
-    fn follow_meta(&mut self, guard: &Guard, meta: &Meta) -> Result<()> {
+    /// Lets the mirror and the directory's name follow metadata.
+    pub(super) fn follow_meta(&mut self, guard: &Guard, meta: &Meta) -> Result<()> {
         let id = guard.id();
         self.change_mirror(|mirror| mirror.follow(id, meta))?;
         let parent = self.snapshot.mirror.effective_parent(id, Some(meta), None);

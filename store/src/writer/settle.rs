@@ -101,6 +101,11 @@ impl Operation<'_> {
         if let Some(partition) = moved.partition {
             meta.set_archived_at((partition == Partition::Archived).then(|| self.store().now()));
         }
+        if moved.title.is_some() && moved.partition.is_none() {
+            // The name comes first: once the store has the title, nothing tells that its directory was not renamed. What
+            // changes its partition gets its name with that.
+            self.follow_meta(guard, &meta)?;
+        }
         if meta != before {
             self.write_meta(guard, meta.clone())?;
         }
@@ -182,8 +187,10 @@ impl Operation<'_> {
                 Some(contents) if file == ManagedFile::Metadata => {
                     let path = self.store_file(guard, file)?;
                     let meta = Meta::parse(&contents.bytes).map_err(|reason| Error::Invalid { path, reason })?;
-                    // A circle that came in from the workspace is stored as it is and cut in every view.
-                    self.put_meta_bytes(guard, &meta, &contents.bytes)?;
+                    // A circle that came in from the workspace is stored as it is and cut in every view. The bytes come
+                    // last: once both copies have them, nothing tells that the rest was not done.
+                    self.follow_meta(guard, &meta)?;
+                    self.put(guard, file, &contents.bytes)?;
                 }
                 Some(contents) => self.put(guard, file, &contents.bytes)?,
                 // Hidden is not removed.

@@ -94,6 +94,17 @@ fn look(workspace: &Workspace) -> World {
     }
 }
 
+/// Files of the store, whatever the titles of their conversations are.
+fn by_id(store: &Contents) -> Contents {
+    let named = |path: &PathBuf| {
+        let (dir, inner) = path.to_str().and_then(|path| path.split_once('/')).expect("a file in a directory");
+        PathBuf::from(dir.split('-').next().unwrap_or(dir)).join(inner)
+    };
+    let found: Contents = store.iter().map(|(path, bytes)| (named(path), bytes.clone())).collect();
+    assert_eq!(found.len(), store.len(), "each conversation is there once");
+    found
+}
+
 /// Makes a disk on which call number n goes wrong.
 type Fault = fn(usize) -> FaultDisk;
 
@@ -123,13 +134,13 @@ fn sweep(direction: Direction, prepare: fn() -> Workspace) {
                 break;
             }
             let told = format!("{fault} call {n}\n{}", disk.log().join("\n"));
-            let now = look(&workspace);
-            for (path, bytes) in &now.store {
-                let known = [&old, &new].iter().any(|world| world.store.get(path) == Some(bytes));
+            let [before, now, after] = [&old, &look(&workspace), &new].map(|world| by_id(&world.store));
+            for (path, bytes) in &now {
+                let known = [&before, &after].iter().any(|store| store.get(path) == Some(bytes));
                 assert!(known, "{told}\n{} in the store is neither old nor new", path.display());
             }
-            for path in old.store.keys().filter(|path| new.store.contains_key(*path)) {
-                assert!(now.store.contains_key(path), "{told}\n{} is gone from the store", path.display());
+            for path in before.keys().filter(|path| after.contains_key(*path)) {
+                assert!(now.contains_key(path), "{told}\n{} is gone from the store", path.display());
             }
             let again = reconcile(&writer(&workspace), direction).unwrap_or_else(|error| panic!("{told}\n{error}"));
             assert!(again.held.is_empty() && again.busy.is_empty(), "{told}\n{again:#?}");
@@ -166,6 +177,34 @@ fn an_import() {
         arrived.write(&workspace, Place::Workspace);
         fs::write(real(&workspace, B).join("events.json"), "[]\n").expect("written");
         fs::remove_dir_all(real(&workspace, D)).expect("removed");
+        workspace
+    });
+}
+
+/// The directories' names follow, in both roots, however far the store was.
+#[test]
+fn a_title_and_a_parent_edited_by_hand() {
+    sweep(Direction::Both, || {
+        let workspace = family();
+        for (n, old, new) in [(B, "Berta", "Beatrix"), (C, &*B.to_string(), &*D.to_string())] {
+            let path = real(&workspace, n).join("metadata.json");
+            let text = fs::read_to_string(&path).expect("read");
+            assert!(text.contains(old), "{text}");
+            fs::write(&path, text.replace(old, new)).expect("written");
+        }
+        workspace
+    });
+}
+
+/// A new name is a new title.
+#[test]
+fn renamed_by_hand() {
+    sweep(Direction::Both, || {
+        let workspace = family();
+        for (n, name) in [(B, "beatrix"), (D, "dorothea")] {
+            let dir = real(&workspace, n);
+            fs::rename(&dir, dir.with_file_name(format!("{n}-{name}"))).expect("renamed");
+        }
         workspace
     });
 }
