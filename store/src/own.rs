@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
-use crate::files::{exists, kind, stat};
+use crate::files::{NewContent, exists, kind, stat};
 use crate::id::ConversationId;
 use crate::layout::managed;
 use crate::ledger::Entry;
@@ -63,6 +63,19 @@ impl OwnFile {
             Action::Keep | Action::Unproject | Action::Drop | Action::Hold => None,
         }
     }
+}
+
+/// The fingerprint of what is about to be written.
+pub(crate) fn digest(content: &NewContent) -> Digest {
+    match content {
+        NewContent::File { bytes, .. } => Digest::of(bytes),
+        NewContent::Dir => DIRECTORY,
+        NewContent::Link(target) => digest_of_link(target),
+    }
+}
+
+fn digest_of_link(target: &Path) -> Digest {
+    Digest::of(&[b"link:", target.as_os_str().as_encoded_bytes()].concat())
 }
 
 /// Whether a file of the store is copied out.
@@ -225,7 +238,7 @@ fn copy(
         (_, Some(digest)) => (stat.into(), digest),
         (Kind::Link, None) => {
             let target = disk.read_link(path).context("read link", path)?;
-            (stat.into(), Digest::of(&[b"link:", target.as_os_str().as_encoded_bytes()].concat()))
+            (stat.into(), digest_of_link(&target))
         }
         (Kind::File | Kind::Other, None) => match disk.read(path) {
             Ok(contents) => (contents.stat.into(), Digest::of(&contents.bytes)),

@@ -12,9 +12,9 @@ use jp_store::session::{Session, Source};
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::Strategy;
 use jp_store::{ConversationId, Error};
-use jp_tests::{Sample, Workspace, set_mtime};
+use jp_tests::{Place, Sample, Workspace, set_mtime};
 
-use crate::story::{in_store, in_work, jp, kept, new, number, presence, work_file, workspace};
+use crate::story::{in_store, in_work, jp, kept, new, number, presence, store_file, work_file, workspace};
 
 type Event = Box<dyn FnOnce() + Send>;
 
@@ -339,4 +339,85 @@ fn an_edit_made_while_a_file_is_written_out_is_kept() {
         fs::write(&note, "three").expect("written");
     }
     assert_eq!(fs::read_to_string(work_file(&main, &talk, "events.json")).expect("there"), "[  ]\n");
+}
+
+/// Brings both roots in step, on a disk where something may happen.
+#[track_caller]
+fn bring_in_step(main: &Workspace, disk: Arc<Eventful>) {
+    let (writer, _) = store_on(main, disk).writer().expect("a writer");
+    let wanted = jp_store::plan::Wanted::all(jp_store::plan::Direction::Both);
+    let done = writer.reconcile(&wanted, &Wait::none(), &mut |_| true).expect("in step");
+    assert_eq!((done.held, done.busy), (Vec::new(), Vec::new()));
+}
+
+/// What a path is called from the root it is in.
+fn end_of(path: &Path) -> String {
+    let parts: Vec<_> = path.iter().rev().take(3).collect();
+    parts.into_iter().rev().collect::<PathBuf>().to_str().expect("UTF-8").to_owned()
+}
+
+/// A shell makes a file empty and writes to it afterwards. Whoever looks in between has half of it, and that half is
+/// copied after the other one was written: it is the younger file, and nobody's word.
+#[test]
+fn a_file_that_is_still_being_written_is_no_conflict() {
+    let longer = |path: &Path| {
+        fs::write(path, "whole").expect("written");
+        set_mtime(path, 1_750_000_000_000_000_000);
+    };
+    for known in [false, true] {
+        for from_store in [false, true] {
+            let main = workspace();
+            let talk = new(&main, "Talk", &[]);
+            let sides = [store_file, work_file].map(|file| file(&main, &talk, "note.md"));
+            let [other, writing] = if from_store { [1, 0] } else { [0, 1] }.map(|at: usize| sides[at].clone());
+            if known {
+                fs::write(&writing, "before").expect("written");
+                bring_in_step(&main, Arc::default());
+            }
+            fs::write(&writing, "").expect("written");
+            let source = writing.clone();
+            let disk = Eventful::before("rename", &end_of(&other), move || longer(&source));
+            bring_in_step(&main, disk);
+            assert_eq!(fs::read_to_string(&other).expect("copied"), "", "what was there when it was looked at");
+            bring_in_step(&main, Arc::default());
+            for side in &sides {
+                let text = fs::read_to_string(side).expect("there");
+                assert_eq!(text, "whole", "known before: {known}, from the store: {from_store}");
+            }
+            assert_eq!(kept(&main, &talk, "note.md"), [] as [&str; 0], "nobody else was there");
+        }
+    }
+}
+
+/// The same for a whole directory, on its way in and on its way out.
+#[test]
+fn a_conversation_that_is_still_being_written_is_no_conflict() {
+    let texts = [("note.md", "whole"), ("events.json", "[ ]\n")];
+    for (place, dir) in [(Place::Workspace, "main-otvo8/conversations"), (Place::User, ".jp/conversations")] {
+        let main = workspace();
+        let talk = "jp-c17528832001";
+        let source = Sample::new(number(talk)).title("Talk").file("note.md", "").write(&main, place);
+        let end = Path::new(dir).join(source.file_name().expect("a name"));
+        let longer = move || {
+            for (name, text) in texts {
+                fs::write(source.join(name), text).expect("written");
+                set_mtime(&source.join(name), 1_750_000_000_000_000_000);
+            }
+        };
+        let disk = Eventful::before("rename", end.to_str().expect("UTF-8"), longer);
+        match place {
+            Place::User => {
+                let (writer, _) = store_on(&main, disk).writer().expect("ready");
+                writer.toggle(id(talk), jp_store::presence::Projection::Projected, &Wait::none()).expect("shown");
+            }
+            _ => bring_in_step(&main, disk),
+        }
+        bring_in_step(&main, Arc::default());
+        for (name, text) in texts {
+            for side in [store_file, work_file].map(|file| file(&main, talk, name)) {
+                assert_eq!(fs::read_to_string(side).expect("there"), text, "{name}, in {end:?}");
+            }
+            assert_eq!(kept(&main, talk, name), [] as [&str; 0], "nobody else was there");
+        }
+    }
 }

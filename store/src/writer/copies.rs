@@ -17,7 +17,7 @@ use crate::id::ConversationId;
 use crate::layout::{CONVERSATIONS, managed};
 use crate::ledger::Left;
 use crate::observe::{UnitBytes, stat_file, unmanaged};
-use crate::own::is_exported;
+use crate::own::{digest, is_exported};
 use crate::parallel;
 use crate::plan::{Deed, Held, Nesting, Step};
 use crate::presence::{Projection, StoragePresence};
@@ -111,7 +111,12 @@ impl Operation<'_> {
         let mut own = unmanaged(disk, store)?;
         own.retain(|path| is_exported(path) && !self.is_hidden(id, path));
         let has_own = !own.is_empty();
-        files.extend(gather(disk, store, own)?);
+        for file in gather(disk, store, own)? {
+            // What is written to it from now on is measured against what was read.
+            let base = FileBase { digest: Some(digest(&file.content)), store: None, work: None };
+            left.own.extend(file.path.to_str().map(|path| (path.to_owned(), base)));
+            files.push(file);
+        }
         files.extend(self.new_transcript(id)?);
         let children = self.snapshot().tree(found.partition).children(id);
         if self.ledger().form.nesting == Nesting::Nested && children.iter().any(|child| all.contains(child)) {

@@ -49,21 +49,59 @@ impl Operation<'_> {
             if file.shown {
                 self.show_file_at(id, &file.path);
             }
-            self.carry_own(id, &store, &work, file)?;
+            if let Some(digest) = self.carry_own(id, &store, &work, file)? {
+                self.note_own_as_base(id, &file.path, digest);
+            }
         }
         // What was left is measured against these from now on, even if nothing else comes of the operation.
-        self.remember_own(id, &store, &work)
+        self.remember_own(id, &store, &work)?;
+        let left = self.ledger().get(id).and_then(|entry| entry.left.as_ref());
+        if left.is_some_and(|left| left.own.values().any(|base| base.work.is_none())) {
+            // Somebody is writing to one: if we die now, what was copied must not pass for somebody else's.
+            self.save_ledger()?;
+        }
+        Ok(())
     }
 
-    /// Remembers which files of the user's own both have alike.
+    /// Remembers which files of the user's own both have alike. Of one that somebody has written to since it was copied
+    /// the copied bytes are remembered, and what was written is the change that it is.
     pub(super) fn remember_own(&mut self, id: ConversationId, store: &Path, work: &Path) -> Result<()> {
-        let files = own::look(self.store().disk(), store, work, self.ledger().get(id))?;
-        let alike = files.iter().filter_map(|file| Some((file.path.to_str()?.to_owned(), file.base()?)));
-        let own: BTreeMap<_, _> = alike.collect();
+        let entry = self.ledger().get(id);
+        let before = entry.and_then(|entry| entry.left.as_ref()).map(|left| &left.own);
+        let mut own = BTreeMap::new();
+        for file in own::look(self.store().disk(), store, work, entry)? {
+            let Some(path) = file.path.to_str() else { continue };
+            let both = file.store.is_some() && file.work.is_some();
+            let copied = before.and_then(|before| before.get(path)).filter(|_| both);
+            let base = file.base().or_else(|| Some(FileBase { store: None, work: None, ..*copied? }));
+            own.extend(base.map(|base| (path.to_owned(), base)));
+        }
         if !own.is_empty() || self.ledger().get(id).is_some_and(|entry| entry.left.is_some()) {
             self.left_mut(id).own = own;
         }
         Ok(())
+    }
+
+    /// From here on these bytes are what changes of a file of the user's own are measured against.
+    pub(super) fn note_own_as_base(&mut self, id: ConversationId, path: &Path, digest: Digest) {
+        if let Some(path) = path.to_str() {
+            let base = FileBase { digest: Some(digest), store: None, work: None };
+            self.left_mut(id).own.insert(path.to_owned(), base);
+        }
+    }
+
+    /// Both have these files by now. What is written to either before anybody looks again is measured against them.
+    pub(super) fn note_copied(&mut self, id: ConversationId, files: &[NewFile]) {
+        let mut base = self.ledger().get(id).and_then(|entry| entry.base).unwrap_or_default();
+        for file in files {
+            let digest = own::digest(&file.content);
+            match file.path.to_str().and_then(ManagedFile::from_name) {
+                Some(file) => *base.file_mut(file) = FileBase { digest: Some(digest), store: None, work: None },
+                None => self.note_own_as_base(id, &file.path, digest),
+            }
+        }
+        let intent = self.intent(id);
+        self.remember(id, intent, Some(base));
     }
 
     /// A file that is not meant to be here goes, or is hidden from now on.
@@ -117,33 +155,34 @@ impl Operation<'_> {
         self.keep_own(id, Root::Work, vec![NewFile { path: file.path.clone(), content }])
     }
 
-    /// Copies a file from the side that counts to the other.
-    fn carry_own(&mut self, id: ConversationId, store: &Path, work: &Path, file: &OwnFile) -> Result<()> {
+    /// Copies a file from the side that counts to the other. Says what was copied, which need not be what was seen.
+    fn carry_own(&mut self, id: ConversationId, store: &Path, work: &Path, file: &OwnFile) -> Result<Option<Digest>> {
         let disk = self.store().disk();
-        let Some(source) = file.source() else { return Ok(()) };
+        let Some(source) = file.source() else { return Ok(None) };
         let (from, to) = if source == Root::Store { (store, work) } else { (work, store) };
         let target = to.join(&file.path);
         if !leads_inside(disk, to, &file.path)? {
-            return Ok(());
+            return Ok(None);
         }
         let both_files = [file.store, file.work].iter().all(|copy| copy.is_some_and(|copy| copy.kind == Kind::File));
         if matches!(file.action, Action::Conflict { .. }) && both_files {
             // The decision is written down before it is acted on: with the loser as the base, only the winner has changes.
             self.keep_own(id, source.other(), gather(disk, to, [file.path.clone()])?)?;
             let loser = if source == Root::Store { file.work } else { file.store };
-            if let (Some(path), Some(loser)) = (file.path.to_str().map(ToOwned::to_owned), loser) {
-                let base = FileBase { digest: Some(loser.digest), store: None, work: None };
-                self.left_mut(id).own.insert(path, base);
+            if let Some(loser) = loser {
+                self.note_own_as_base(id, &file.path, loser.digest);
                 self.save_ledger()?;
             }
         }
         let scratch = if source == Root::Store { self.writer.work_scratch() } else { Some(self.writer.scratch()) };
-        let Some(scratch) = scratch else { return Ok(()) };
+        let Some(scratch) = scratch else { return Ok(None) };
         let disk = self.store().disk();
+        let mut copied = None;
         for new in gather(disk, from, [file.path.clone()])? {
+            let digest = own::digest(&new.content);
             match new.content {
                 NewContent::Dir => make_dirs(disk, &target)?,
-                NewContent::File { .. } if kind(disk, &target)? == Some(Kind::Dir) => {}
+                NewContent::File { .. } if kind(disk, &target)? == Some(Kind::Dir) => continue,
                 NewContent::File { bytes, mode } => {
                     if let Some(parent) = target.parent() {
                         make_dirs(disk, parent)?;
@@ -163,10 +202,11 @@ impl Operation<'_> {
                     disk.symlink(&to, &target).context("link", &target)?;
                     sync_parent(disk, &target)?;
                 }
-                NewContent::Link(_) => {}
+                NewContent::Link(_) => continue,
             }
+            copied = Some(digest);
         }
-        Ok(())
+        Ok(copied)
     }
 
     /// Files of the workspace's copy that the store does not have as they are: a program's scratch, and what could not be

@@ -258,6 +258,7 @@ impl Operation<'_> {
             conversation.work = Some(place);
             conversation.presence = StoragePresence::Projected;
         });
+        self.note_copied(id, &files);
         Ok(())
     }
 
@@ -315,11 +316,12 @@ impl Operation<'_> {
                 return Ok(());
             };
             let observed = self.observe(id, unit)?;
-            if observed.action == Action::Hold {
-                // Somebody is in the middle of resolving it: the real file stays.
+            if matches!(observed.action, Action::Hold | Action::Import) {
+                // Somebody is in the middle of resolving it, or wrote to it since it was settled and the store has no
+                // news: the real file stays.
                 continue;
             }
-            let edited = matches!(observed.action, Action::Import | Action::Restore | Action::Conflict { .. });
+            let edited = matches!(observed.action, Action::Restore | Action::Conflict { .. });
             if let (true, Some(edit)) = (edited, &observed.work) {
                 // Somebody wrote to it since it was settled.
                 self.keep_unit(guard, unit, Root::Work, edit)?;

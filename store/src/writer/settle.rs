@@ -267,6 +267,7 @@ impl Operation<'_> {
             conversation.presence = StoragePresence::Projected;
             conversation.store = Some(Place { dir: target, name: name.into(), partition, beneath: None });
         });
+        self.note_copied(id, &files);
         Ok(())
     }
 }
