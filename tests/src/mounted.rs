@@ -291,13 +291,22 @@ impl Mounted {
                 name.split('-').next() == Some(&digits)
             }));
         }
+        if found.len() > 1 {
+            // One that is renamed meanwhile may be listed under both names.
+            found.retain(|path| path.exists());
+        }
         assert!(found.len() < 2, "{id} is in the store more than once: {found:#?}");
         found.pop()
     }
 
-    /// The text of a file of a conversation in the store.
+    /// The text of a file of a conversation in the store. A directory that is renamed while it is looked for is looked for
+    /// again.
     #[track_caller]
     pub fn text(&self, id: u64, name: &str) -> String {
+        let look = || fs::read_to_string(self.find_stored(id)?.join(name)).ok();
+        if let Some(text) = (0..5).find_map(|_| look()) {
+            return text;
+        }
         let path = self.stored(id).join(name);
         fs::read_to_string(&path).unwrap_or_else(|err| panic!("cannot read {}: {err}", path.display()))
     }

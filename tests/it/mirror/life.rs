@@ -147,19 +147,20 @@ fn whenever_it_dies_the_next_catches_up() {
             _ => m.refresh(),
         }
         m.crash();
-        m.begin(&[]);
-        assert!(stored(), "round {round}");
+        let begun = m.begin(&[]);
+        let told = || format!("round {round}: {}\n{}\n{}\n{:#?}", begun.told(), m.in_step(), m.log(), m.listed(ids::B));
+        assert!(stored(), "{}", told());
         let dir = place(&m, ids::B).expect("it is there");
-        assert!(dir.ends_with(format!("17528842001-round-{round}")), "{}", dir.display());
+        assert!(dir.ends_with(format!("17528842001-round-{round}")), "{}\n{}", dir.display(), told());
         let notes = place(&m, ids::C).expect("it is there").join("notes.md");
-        assert_eq!(fs::read_to_string(m.point().join(notes)).expect("read"), text);
+        assert_eq!(fs::read_to_string(m.point().join(notes)).expect("read"), text, "{}", told());
         let real = |name: &str| fs::read(m.point().join("17528862001-weekend-plans").join(name)).expect("read");
         for name in ["events.json", "metadata.json"] {
-            assert_eq!(m.text(ids::D, name).as_bytes(), real(name), "{name} in round {round}");
+            assert_eq!(m.text(ids::D, name).as_bytes(), real(name), "{name}: {}", told());
         }
-        assert_eq!(m.text(ids::D, &format!("notes/{round}")), format!("{round}\n"));
+        assert_eq!(m.text(ids::D, &format!("notes/{round}")), format!("{round}\n"), "{}", told());
+        assert_eq!(m.status("conflicts"), [] as [Value; 0], "nobody else was there: {}", told());
     }
-    assert_eq!(m.status("conflicts"), [] as [Value; 0], "nobody else was there");
     // The dead leave their locks behind, which keep nobody.
     m.jp(&["lock", "clear"]);
     m.check_store();
