@@ -100,6 +100,17 @@ fn directories_that_may_be_made() {
 }
 
 #[test]
+fn renamed_back() {
+    everyone_with(&["python3"], &[], |m| {
+        m.sh("mv -T \"$D\" '17528862001-new words'");
+        refused(m, "ENOTDIR", "os.rename(\"17528862001-new-words\", D)");
+        m.sh("test -L \"$D\" && mv -T 17528862001-new-words \"$D\" && test -d \"$D\" && test ! -L \"$D\"");
+        assert_eq!(m.value(ids::D, "metadata.json")["title"], "Weekend plans");
+        m.check_store();
+    });
+}
+
+#[test]
 fn moves_that_are_refused() {
     everyone_with(&["python3"], &[], |m| {
         let before = m.store();
