@@ -141,11 +141,11 @@ impl Drop for Aware<'_> {
 /// Tells one state of a file from another for sure.
 type Look = (u64, u64, i64, i64);
 
-/// Tells one state of a file from another.
-type Mark = (u64, u64, i64);
+/// Tells one state of a file from another, by what a rename leaves as it is: it is known before the file gets its name.
+type Mark = (u64, u64, i64, u32);
 
 fn mark(stat: &Stat) -> Mark {
-    (stat.ino, stat.size, stat.mtime)
+    (stat.ino, stat.size, stat.mtime, stat.mode)
 }
 
 impl Vfs {

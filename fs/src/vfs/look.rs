@@ -240,7 +240,8 @@ impl Vfs {
         }
         for _ in 0..PATIENCE {
             let dir = |id| Some(self.catalog.read().get(id).filter(|item| !item.pending)?.dir.clone());
-            let about = |path: &Path, new: &disk::Stat| self.expect(path, Some((new.ino, new.size, new.mtime)));
+            let about =
+                |path: &Path, new: &disk::Stat| self.expect(path, Some((new.ino, new.size, new.mtime, new.mode)));
             done = writer.reshape(guard, shape, Known { books: &sight.books, dir: &dir, about: &about })?;
             if done.is_some() || sight.books.is_current(self.writer.store())? {
                 break;

@@ -108,6 +108,12 @@ impl Scarce {
             fs::rename(&beside, there("events.json")).expect("renamed");
             self.soon("a save", || reads("events.json", &document));
         }
+        // What was saved here looks as it was left, but for this.
+        fs::write(here("events.json"), said("here", 300)).expect("written");
+        let mode = || Some(fs::metadata(here("events.json")).ok()?.permissions().mode() & 0o777);
+        assert_ne!(mode(), Some(0o640));
+        fs::set_permissions(there("events.json"), fs::Permissions::from_mode(0o640)).expect("set");
+        self.soon("the mode of what was saved here", || mode() == Some(0o640));
     }
 
     /// Another process gives a conversation another title. What the store's directory is called is none of its business.
