@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
@@ -20,6 +21,8 @@ use crate::backing::Stat;
 #[derive(Debug, Default)]
 pub struct Memory {
     roots: OnceLock<Roots>,
+    /// Nobody tells any more what changes.
+    asleep: AtomicBool,
     seen: Mutex<Seen>,
 }
 
@@ -99,6 +102,17 @@ impl Memory {
         self.roots.get_or_init(|| Roots { partitions, scratch });
     }
 
+    /// Nobody tells any more what changes: nothing is remembered from now on, nor what was before. It is not woken again.
+    pub fn sleep(&self) {
+        // In this order: whoever is about to remember something learns of it here or by its age.
+        self.asleep.store(true, Ordering::SeqCst);
+        self.forget_all();
+    }
+
+    fn roots(&self) -> Option<&Roots> {
+        self.roots.get().filter(|_| !self.asleep.load(Ordering::SeqCst))
+    }
+
     /// To be taken before looking at what is to be remembered.
     pub fn age(&self) -> Age {
         Age(self.seen.lock().age)
@@ -146,7 +160,7 @@ impl Memory {
 
     /// Remembers what was in a directory.
     pub fn note_list(&self, since: Age, path: &Path, names: &[(OsString, Kind)]) {
-        if self.roots.get().is_some_and(|roots| path == roots.scratch) {
+        if self.roots().is_some_and(|roots| path == roots.scratch) {
             let mut seen = self.seen.lock();
             if seen.age == since.0 {
                 seen.scratch = Some(names.iter().map(|(name, _)| name.clone()).collect());
@@ -167,12 +181,12 @@ impl Memory {
     pub fn wants_scratch(&self, path: &Path) -> Option<&Path> {
         self.scratch_name(path)?;
         let unknown = self.seen.lock().scratch.is_none();
-        self.roots.get().filter(|_| unknown).map(|roots| &*roots.scratch)
+        self.roots().filter(|_| unknown).map(|roots| &*roots.scratch)
     }
 
     /// Something changed at a path, or may have.
     pub fn forget(&self, path: &Path) {
-        let Some(roots) = self.roots.get() else {
+        let Some(roots) = self.roots() else {
             // What is being looked at now is not remembered once it is woken.
             self.seen.lock().age += 1;
             return;
@@ -196,7 +210,7 @@ impl Memory {
 
     /// The conversation whose directory a path is, or lies in at any depth, and the rest of the path after the partition.
     fn key<'a>(&self, path: &'a Path) -> Option<((u8, ConversationId), &'a [u8])> {
-        let roots = self.roots.get()?;
+        let roots = self.roots()?;
         // The archive lies among the conversations, so it is asked first.
         for number in [1, 0] {
             if let Some(rest) = beneath(path, &roots.partitions[usize::from(number)]) {
@@ -218,7 +232,7 @@ impl Memory {
 
     /// Whose scratch a path lies in.
     fn scratch_name<'a>(&self, path: &'a Path) -> Option<&'a OsStr> {
-        let rest = beneath(path, &self.roots.get()?.scratch)?;
+        let rest = beneath(path, &self.roots()?.scratch)?;
         rest.split(|&byte| byte == b'/').next().map(OsStr::from_bytes)
     }
 }
@@ -282,6 +296,23 @@ mod tests {
         memory.wake(["/s/conversations", "/s/conversations/.archive"].map(PathBuf::from), "/x".into());
         memory.note_stat(before, Path::new(FILE), &stat(3));
         assert_eq!(size(&memory, FILE), None);
+    }
+
+    #[test]
+    fn nothing_is_remembered_once_nobody_tells() {
+        let memory = awake();
+        note(&memory, FILE, 3);
+        memory.note_list(memory.age(), Path::new("/s/vfs/w/scratch"), &[]);
+        let before = memory.age();
+        memory.sleep();
+        assert_eq!(size(&memory, FILE), None);
+        memory.note_stat(before, Path::new(FILE), &stat(3));
+        note(&memory, FILE, 3);
+        memory.note_list(memory.age(), Path::new(DIR), &[]);
+        assert_eq!((size(&memory, FILE), size(&memory, DIR)), (None, None));
+        let home = Path::new("/s/vfs/w/scratch/17528832001");
+        assert!(memory.list(Path::new(DIR)).is_none() && memory.list(home).is_none());
+        assert!(memory.wants_scratch(home).is_none());
     }
 
     #[test]

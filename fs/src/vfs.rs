@@ -4,9 +4,10 @@
 //! # Locks
 //!
 //! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `kept`,
-//! `clean`, `fresh`, `touched`, `shifts`, `listings`, `echo`, `aware`) last, for a moment each and never one inside another. What goes stale is handed to a thread
-//! of its own, so that no lock is held while the kernel is told.
+//! `clean`, `fresh`, `touched`, `shifts`, `listings`, `echo`, `aware`, `seen`) last, for a moment each and never one inside
+//! another. What goes stale is handed to a thread of its own, so that no lock is held while the kernel is told.
 
+mod around;
 mod attr;
 mod dirs;
 mod files;
@@ -93,6 +94,8 @@ pub struct Vfs {
     echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
     aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
     sight: Mutex<Sight>,
+    /// How files looked, where they are looked at again and again instead of being watched.
+    seen: Mutex<around::Marks>,
     ahead: Ahead,
     /// A draft that the tree may have a place for by now was not tried again.
     missed: AtomicBool,
@@ -108,8 +111,6 @@ struct Sight {
     books: Books,
     /// Some conversation has two directories, and which one counts is for the store to say.
     doubled: bool,
-    /// How files looked, where they are looked at again and again instead of being watched.
-    marks: HashMap<PathBuf, Option<Mark>>,
 }
 
 /// A directory that a program has just made: to that program it is empty, as any directory is that one makes.
@@ -140,11 +141,11 @@ impl Drop for Aware<'_> {
 /// Tells one state of a file from another for sure.
 type Look = (u64, u64, i64, i64);
 
-/// Tells one state of a file from another.
-type Mark = (u64, u64, i64);
+/// Tells one state of a file from another, by what a rename leaves as it is: it is known before the file gets its name.
+type Mark = (u64, u64, i64, u32);
 
 fn mark(stat: &Stat) -> Mark {
-    (stat.ino, stat.size, stat.mtime)
+    (stat.ino, stat.size, stat.mtime, stat.mode)
 }
 
 impl Vfs {
@@ -193,6 +194,7 @@ impl Vfs {
             echo: Mutex::default(),
             aware: Mutex::default(),
             sight: Mutex::default(),
+            seen: Mutex::default(),
             ahead: Ahead::default(),
             missed: AtomicBool::default(),
             settled: AtomicBool::default(),

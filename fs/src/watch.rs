@@ -63,6 +63,8 @@ pub(crate) struct Watch {
     /// What must not remember what has changed.
     pub(crate) memory: Arc<Memory>,
     standing: Arc<Standing>,
+    /// What was last to be looked at could not be.
+    owing: bool,
     /// A file is in the way of none of this; only these names count among the books.
     books: [OsString; 4],
 }
@@ -80,7 +82,10 @@ impl Watch {
         let books = ["tree.json", "tree.journal", "projection.json", "journal"].map(OsString::from);
         let inotify = if polling { None } else { system() };
         let (standing, memory) = (Arc::default(), Arc::default());
-        Ok((Self { inotify, on: HashMap::new(), layout: layout.clone(), bell, memory, standing, books }, waker))
+        Ok((
+            Self { inotify, on: HashMap::new(), layout: layout.clone(), bell, memory, standing, owing: false, books },
+            waker,
+        ))
     }
 
     /// Tells others how it goes.
@@ -98,22 +103,28 @@ impl Watch {
         if self.is_watching()
             && let Err(error) = self.add_all()
         {
-            tracing::warn!(%error, "the store cannot be watched, so it is looked at once a second");
-            self.inotify = None;
-            self.on.clear();
+            self.give_up(&error);
         }
         if self.is_watching() {
             let layout = &self.layout;
             let partitions = Partition::ALL.map(|partition| layout.store.partition(partition));
             self.memory.wake(partitions, layout.worktree_state().join("scratch"));
+            self.standing.watching.store(true, Ordering::SeqCst);
+        } else {
+            // Without watches later looks are compared with this one, from before the kernel can remember anything.
+            vfs.look_first();
         }
-        // Without watches later looks are compared with this one, from before the kernel can remember anything.
-        let around = if self.is_watching() { Ok(()) } else { vfs.look_around() };
-        if let Err(error) = around.and_then(|()| vfs.catch_up()) {
-            tracing::warn!(%error, "what changed in the store could not be read");
-        }
-        self.standing.watching.store(self.is_watching(), Ordering::SeqCst);
+        self.looked(vfs.catch_up());
         self.standing.begun.set();
+    }
+
+    /// Not everything can be watched, so nothing is: what is looked at every second is looked at whole.
+    fn give_up(&mut self, error: &io::Error) {
+        tracing::warn!(%error, "not everything can be watched, so the store is looked at once a second");
+        self.inotify = None;
+        self.on.clear();
+        self.memory.sleep();
+        self.standing.watching.store(false, Ordering::SeqCst);
     }
 
     /// Notices until the end.
@@ -121,10 +132,7 @@ impl Watch {
         self.begin(vfs);
         loop {
             let asked = self.wait();
-            let result = if self.is_watching() { self.take(vfs) } else { vfs.look_around() };
-            if let Err(error) = result {
-                tracing::warn!(%error, "what changed in the store could not be read");
-            }
+            self.look(vfs);
             let end = asked.end;
             asked.answer();
             if end {
@@ -133,40 +141,68 @@ impl Watch {
         }
     }
 
+    /// Takes in what has happened by now.
+    fn look(&mut self, vfs: &Vfs) {
+        let (noticed, locks) = self.take();
+        if !self.is_watching() {
+            self.looked(vfs.look_around(noticed));
+        } else if !noticed.is_nothing() {
+            self.looked(vfs.notice(noticed));
+        }
+        if locks {
+            vfs.tend_waiting();
+        }
+    }
+
+    /// What could not be looked at is looked at again, which is said once.
+    fn looked(&mut self, result: crate::error::Result<()>) {
+        if let Err(error) = &result
+            && !self.owing
+        {
+            tracing::warn!(%error, "what changed in the store could not be read");
+        }
+        self.owing = result.is_err();
+    }
+
     /// Waits until something happens, somebody asks, or it is time to look.
     fn wait(&self) -> Asked {
         let watched = self.inotify.as_ref().map(|inotify| inotify.as_fd());
-        let mut asked = self.bell.wait(watched, watched.is_none().then_some(PERIOD));
+        let often = watched.is_none() || self.owing;
+        let mut asked = self.bell.wait(watched, often.then_some(PERIOD));
         if watched.is_some() && asked.is_nothing() {
             asked.add(self.bell.wait(None, Some(LULL)));
         }
         asked
     }
 
-    /// Everything the watches have seen by now.
-    fn take(&mut self, vfs: &Vfs) -> crate::error::Result<()> {
-        let (mut noticed, mut locks) = (Noticed::default(), false);
+    /// Everything the watches have seen by now, and whether a lock was let go of.
+    fn take(&mut self) -> (Noticed, bool) {
+        let (mut noticed, mut locks) = (Noticed { shape: self.owing, ..Noticed::default() }, false);
         while let Some(events) = self.inotify.as_ref().and_then(|inotify| inotify.read_events().ok()) {
             if events.is_empty() {
                 break;
             }
             for event in events {
-                self.sort(event, &mut noticed, &mut locks);
+                if let Err(error) = self.sort(event, &mut noticed, &mut locks) {
+                    // Nobody hears of what happened since.
+                    self.give_up(&error);
+                    noticed.everything = true;
+                    return (noticed, true);
+                }
             }
         }
-        let result = if noticed.is_nothing() { Ok(()) } else { vfs.notice(noticed) };
-        if locks {
-            vfs.tend_waiting();
-        }
-        result
+        (noticed, locks)
     }
 
-    fn sort(&mut self, event: InotifyEvent, noticed: &mut Noticed, locks: &mut bool) {
+    /// Fails where something cannot be watched.
+    fn sort(&mut self, event: InotifyEvent, noticed: &mut Noticed, locks: &mut bool) -> io::Result<()> {
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             tracing::warn!("the system lost track of changes; everything is looked at again");
-            self.memory.forget_all();
             noticed.everything = true;
-            return;
+            // What came meanwhile is not watched yet.
+            self.add_all()?;
+            self.memory.forget_all();
+            return Ok(());
         }
         // What is about the directory itself bears no name.
         match self.on.get(&event.wd) {
@@ -176,9 +212,9 @@ impl Watch {
         }
         if event.mask.contains(AddWatchFlags::IN_IGNORED) {
             self.on.remove(&event.wd);
-            return;
+            return Ok(());
         }
-        let (Some(on), Some(name)) = (self.on.get(&event.wd).cloned(), event.name) else { return };
+        let (Some(on), Some(name)) = (self.on.get(&event.wd).cloned(), event.name) else { return Ok(()) };
         let is_dir = event.mask.contains(AddWatchFlags::IN_ISDIR);
         let appeared = event.mask.intersects(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO);
         match on {
@@ -190,7 +226,7 @@ impl Watch {
                         noticed.names.insert(dir.join(&name));
                     }
                     if appeared {
-                        self.add_named(&dir, name, noticed);
+                        self.add_named(&dir, name, noticed)?;
                     }
                 }
             }
@@ -199,11 +235,12 @@ impl Watch {
             On::Conversation(id, dir, inner) => {
                 let inner = inner.join(&name);
                 if is_dir && appeared {
-                    self.add_inside(id, &dir, &inner);
+                    self.add_new(id, &dir, &inner, noticed)?;
                 }
                 noticed.files.insert((id, inner));
             }
         }
+        Ok(())
     }
 
     fn add_all(&mut self) -> io::Result<()> {
@@ -234,37 +271,44 @@ impl Watch {
         Ok(())
     }
 
-    /// A directory appeared among conversations. What happened in it before it was watched is looked at now.
-    fn add_named(&mut self, dir: &Path, name: OsString, noticed: &mut Noticed) {
+    /// A directory appeared among conversations.
+    fn add_named(&mut self, dir: &Path, name: OsString, noticed: &mut Noticed) -> io::Result<()> {
         if name == ARCHIVE {
-            if let Err(error) = self.add_partition(dir.join(name)) {
-                tracing::warn!(%error, "the archive cannot be watched");
-            }
+            let added = self.add_partition(dir.join(name));
             self.memory.forget_all();
-            return;
+            return if added.as_ref().is_err_and(is_gone) { Ok(()) } else { added };
         }
-        let Some(id) = ConversationId::from_dirname(&name).filter(|_| name != TRASH) else { return };
+        let Some(id) = ConversationId::from_dirname(&name).filter(|_| name != TRASH) else { return Ok(()) };
         let path = dir.join(&name);
-        if let Err(error) = self.add_tree(id, &path, Path::new("")) {
-            if error.kind() != io::ErrorKind::NotFound {
-                tracing::warn!(path = %path.display(), %error, "a conversation cannot be watched");
-            }
-            return;
-        }
+        self.add_new(id, &path, Path::new(""), noticed)?;
         self.memory.forget(&path);
         noticed.files.extend(ManagedFile::ALL.map(|file| (id, PathBuf::from(file.name()))));
+        Ok(())
     }
 
-    fn add_inside(&mut self, id: ConversationId, dir: &Path, inner: &Path) {
-        if let Err(error) = self.add_tree(id, dir, inner)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %dir.join(inner).display(), %error, "a directory cannot be watched");
+    /// A directory of a conversation that has just appeared. What came into it before it was watched is looked at now.
+    fn add_new(&mut self, id: ConversationId, dir: &Path, inner: &Path, noticed: &mut Noticed) -> io::Result<()> {
+        self.add_tree(id, dir, inner)?;
+        let mut open = vec![inner.to_owned()];
+        while let Some(inner) = open.pop() {
+            for (name, is_dir) in entries(&dir.join(&inner))? {
+                let inner = inner.join(name);
+                if is_dir && inner != Path::new(CONVERSATIONS) {
+                    open.push(inner.clone());
+                }
+                noticed.files.insert((id, inner));
+            }
         }
+        Ok(())
     }
 
-    /// A conversation's directory and whatever directories it has.
+    /// A conversation's directory and whatever directories it has. One that is gone again is nobody's.
     fn add_tree(&mut self, id: ConversationId, dir: &Path, inner: &Path) -> io::Result<()> {
+        let added = self.add_dir(id, dir, inner);
+        if added.as_ref().is_err_and(is_gone) { Ok(()) } else { added }
+    }
+
+    fn add_dir(&mut self, id: ConversationId, dir: &Path, inner: &Path) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt as _;
         let path = dir.join(inner);
         self.add(&path, On::Conversation(id, dir.to_owned(), inner.to_owned()))?;
@@ -272,11 +316,10 @@ impl Watch {
         if std::fs::symlink_metadata(&path)?.nlink() == 2 {
             return Ok(());
         }
-        for entry in std::fs::read_dir(&path)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if entry.file_type()?.is_dir() && name != CONVERSATIONS {
-                self.add_tree(id, dir, &inner.join(name))?;
+        for (name, is_dir) in entries(&path)? {
+            let inner = inner.join(name);
+            if is_dir && inner != Path::new(CONVERSATIONS) {
+                self.add_tree(id, dir, &inner)?;
             }
         }
         Ok(())
@@ -291,5 +334,85 @@ impl Watch {
         let descriptor = inotify.add_watch(path, what)?;
         self.on.insert(descriptor, on);
         Ok(())
+    }
+}
+
+/// What is in a directory, and whether that is a directory. One that is gone has nothing.
+fn entries(dir: &Path) -> io::Result<Vec<(OsString, bool)>> {
+    let listed = match std::fs::read_dir(dir) {
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let entry = |entry: std::fs::DirEntry| Ok((entry.file_name(), entry.file_type()?.is_dir()));
+    listed.map(|listed| entry(listed?)).collect()
+}
+
+/// Whether there is nothing to watch any more, rather than nothing to watch it with.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use jp_store::layout::StoreRoot;
+
+    use super::*;
+
+    /// A store with one conversation, and its watches.
+    fn watched(root: &Path) -> (Watch, PathBuf) {
+        let layout = Layout {
+            project: root.join("project"),
+            storage: root.join("project/.jp"),
+            store: StoreRoot { dir: root.join("silo") },
+            siblings: Vec::new(),
+            work: None,
+            covered: true,
+            worktree: "0123456789abcdef".to_owned(),
+        };
+        let dir = layout.store.conversations().join("17528832001-one");
+        fs::create_dir_all(&dir).unwrap();
+        let (mut watch, _) = Watch::new(&layout, false).unwrap();
+        watch.add_all().unwrap();
+        (watch, dir)
+    }
+
+    fn files(watch: &mut Watch) -> Vec<String> {
+        let (noticed, _) = watch.take();
+        let named = |(id, inner): &(ConversationId, PathBuf)| format!("{} {}", id.deciseconds(), inner.display());
+        let mut files: Vec<_> = noticed.files.iter().map(named).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn what_came_before_its_directory_was_watched_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut watch, dir) = watched(root.path());
+        fs::create_dir_all(dir.join("sub/deep")).unwrap();
+        fs::write(dir.join("sub/deep/x"), "").unwrap();
+        assert_eq!(files(&mut watch), ["17528832001 sub", "17528832001 sub/deep", "17528832001 sub/deep/x"]);
+        fs::write(dir.join("sub/deep/y"), "").unwrap();
+        assert_eq!(files(&mut watch), ["17528832001 sub/deep/y"]);
+        let new = dir.with_file_name("17528842001-two");
+        fs::create_dir(&new).unwrap();
+        fs::write(new.join("notes.md"), "").unwrap();
+        assert!(files(&mut watch).contains(&"17528842001 notes.md".to_owned()));
+    }
+
+    #[test]
+    fn what_is_gone_before_it_could_be_watched_ends_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut watch, dir) = watched(root.path());
+        fs::write(dir.with_file_name("17528842001-no-directory"), "").unwrap();
+        watch.add_all().unwrap();
+        fs::create_dir(dir.join("sub")).unwrap();
+        fs::remove_dir(dir.join("sub")).unwrap();
+        let new = dir.with_file_name("17528852001-three");
+        fs::create_dir(&new).unwrap();
+        fs::remove_dir(&new).unwrap();
+        files(&mut watch);
+        assert!(watch.is_watching());
     }
 }

@@ -31,6 +31,8 @@ mod rules;
 mod stress;
 // The same by a user without rights.
 mod unprivileged;
+// Nothing more can be watched.
+mod watches;
 
 /// Runs a story on a fresh mount by each kind of user.
 #[track_caller]

@@ -27,7 +27,7 @@ use super::{Sight, Vfs, mark};
 use crate::caller::Caller;
 use crate::catalog::{Former, Item, Stale};
 use crate::error::Result;
-use crate::node::{Dir, Node};
+use crate::node::Node;
 
 /// How often a change is tried again that finds the books written meanwhile.
 const PATIENCE: usize = 4;
@@ -43,6 +43,8 @@ pub struct Noticed {
     pub books: bool,
     /// These files of conversations came, went or changed, by path in the conversation's directory.
     pub files: HashSet<(ConversationId, PathBuf)>,
+    /// The name, the title, the parent of any conversation may have changed, and whether it is shown.
+    pub shape: bool,
     /// Something was missed: everything may have changed.
     pub everything: bool,
 }
@@ -50,11 +52,16 @@ pub struct Noticed {
 impl Noticed {
     /// Whether nothing was seen.
     pub fn is_nothing(&self) -> bool {
-        !self.is_named() && !self.books && !self.everything && self.files.is_empty()
+        !self.is_shape() && !self.everything && self.files.is_empty()
     }
 
-    fn is_named(&self) -> bool {
-        self.all_names || !self.names.is_empty()
+    /// Whether what was seen concerns more than files.
+    fn is_shape(&self) -> bool {
+        self.all_names || !self.names.is_empty() || self.books || self.shape
+    }
+
+    fn has_metadata(&self) -> bool {
+        self.files.iter().any(|(_, inner)| inner == Path::new(ManagedFile::Metadata.name()))
     }
 }
 
@@ -93,68 +100,41 @@ impl Seen {
 }
 
 impl Vfs {
-    /// Takes in what a watch has seen.
+    /// Takes in what a watch has seen. Files are looked at even where what is shown of them could not be.
     pub fn notice(&self, noticed: Noticed) -> Result<()> {
-        if noticed.everything {
-            self.look_at_all()?;
-            self.doubt_everything();
-            return Ok(());
-        }
-        let covered = self.writer.store().layout().covered;
-        let metadata = noticed.files.iter().any(|(_, inner)| inner == Path::new(ManagedFile::Metadata.name()));
-        if !covered && (noticed.is_named() || noticed.books || metadata) {
-            // The real files have a say too, and only a whole look weighs them.
-            self.look_at_all()?;
+        let looked = self.notice_shape(&noticed);
+        let stale = if noticed.everything {
+            self.doubt_everything()
         } else {
-            if noticed.books {
-                self.look_at_books()?;
-            }
-            if noticed.all_names {
-                self.look_at_names()?;
-            } else if !noticed.names.is_empty() {
-                self.look_at_some(&noticed.names)?;
-            }
-        }
-        let mut stale = Vec::new();
-        for (id, inner) in &noticed.files {
-            stale.extend(self.look_at_file(*id, inner)?);
-        }
+            noticed.files.iter().flat_map(|(id, inner)| self.look_at_file(*id, inner)).collect()
+        };
         self.tell(stale);
-        if noticed.is_named() || noticed.books || metadata {
+        looked?;
+        if noticed.is_shape() || noticed.has_metadata() {
             self.tend_refused(Caller { pid: std::process::id() });
         }
         Ok(())
     }
 
-    /// Looks at every name, every file and all the books, without being told where. For where watching is not possible.
-    pub fn look_around(&self) -> Result<()> {
-        let mut noticed = Noticed { all_names: true, books: true, ..Noticed::default() };
-        let dirs: Vec<_> = {
-            let catalog = self.catalog.read();
-            catalog
-                .ids()
-                .filter_map(|id| Some((id, catalog.get(id).filter(|item| !item.pending)?.dir.clone())))
-                .collect()
-        };
-        let mut sight = self.sight.lock();
-        let first = sight.marks.is_empty();
-        for (id, dir) in dirs {
-            let mut paths = vec![PathBuf::new()];
-            if let Ok(listed) = self.backing.list(&dir) {
-                paths.extend(listed.into_iter().map(|(name, _)| PathBuf::from(name)));
-            }
-            paths.extend(ManagedFile::ALL.map(|file| PathBuf::from(file.name())));
-            for inner in paths {
-                let path = dir.join(&inner);
-                let now = self.backing.stat(&path).ok().as_ref().map(mark);
-                let before = sight.marks.insert(path, now);
-                if !first && before.flatten() != now && !inner.as_os_str().is_empty() {
-                    noticed.files.insert((id, inner));
-                }
-            }
+    /// Names, titles, parents, and what is shown.
+    fn notice_shape(&self, noticed: &Noticed) -> Result<()> {
+        if noticed.everything || noticed.shape {
+            return self.look_at_all();
         }
-        drop(sight);
-        self.notice(noticed)
+        let covered = self.writer.store().layout().covered;
+        if !covered && (noticed.is_shape() || noticed.has_metadata()) {
+            // The real files have a say too, and only a whole look weighs them.
+            return self.look_at_all();
+        }
+        if noticed.books {
+            self.look_at_books()?;
+        }
+        if noticed.all_names {
+            self.look_at_names()?;
+        } else if !noticed.names.is_empty() {
+            self.look_at_some(&noticed.names)?;
+        }
+        Ok(())
     }
 
     /// The beginning: what somebody has just seen, or everything.
@@ -260,7 +240,8 @@ impl Vfs {
         }
         for _ in 0..PATIENCE {
             let dir = |id| Some(self.catalog.read().get(id).filter(|item| !item.pending)?.dir.clone());
-            let about = |path: &Path, new: &disk::Stat| self.expect(path, Some((new.ino, new.size, new.mtime)));
+            let about =
+                |path: &Path, new: &disk::Stat| self.expect(path, Some((new.ino, new.size, new.mtime, new.mode)));
             done = writer.reshape(guard, shape, Known { books: &sight.books, dir: &dir, about: &about })?;
             if done.is_some() || sight.books.is_current(self.writer.store())? {
                 break;
@@ -422,22 +403,27 @@ impl Vfs {
     }
 
     /// One file of a conversation. What we did ourselves is no news.
-    fn look_at_file(&self, id: ConversationId, inner: &Path) -> Result<Vec<Stale>> {
-        let Ok(item) = self.item(id) else { return Ok(Vec::new()) };
+    fn look_at_file(&self, id: ConversationId, inner: &Path) -> Vec<Stale> {
+        let Ok(item) = self.item(id) else { return Vec::new() };
         let path = item.dir.join(inner);
         let now = self.backing.stat(&path).ok().as_ref().map(mark);
         if self.echo.lock().get(&path) == Some(&now) {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         if inner == Path::new(ManagedFile::Metadata.name()) && !item.pending && self.writer.store().layout().covered {
             let sight = self.sight.lock();
             // Whoever had the sight until now may have moved it.
-            let Ok(item) = self.item(id) else { return Ok(Vec::new()) };
+            let Ok(item) = self.item(id) else { return Vec::new() };
             let item = self.look_at(&sight, id, item.partition, item.name, item.dir);
             let stale = self.catalog.write().apply(id, Some(item));
             self.tell(stale);
         }
-        let Some(name) = inner.file_name() else { return Ok(Vec::new()) };
+        self.stale_file(id, inner, now.is_some())
+    }
+
+    /// What the kernel must not remember of a file that is, or is not, there.
+    pub(super) fn stale_file(&self, id: ConversationId, inner: &Path, is_there: bool) -> Vec<Stale> {
+        let Some(name) = inner.file_name() else { return Vec::new() };
         let dir = match inner.parent() {
             Some(above) if !above.as_os_str().is_empty() => Node::Own(id, above.to_owned()),
             Some(_) | None => Node::Conversation(id),
@@ -445,12 +431,12 @@ impl Vfs {
         let mut stale = vec![Stale::Content(dir.clone())];
         let node = self.inside(id, inner.to_owned());
         let known = node.as_ref().is_some_and(|node| self.known(node).is_some());
-        if known != now.is_some() {
+        if known != is_there {
             // It came or went; otherwise the name stands for what it stood for.
             stale.push(Stale::Name(dir, name.to_owned()));
         }
         stale.extend(node.map(Stale::Content));
-        Ok(stale)
+        stale
     }
 
     /// Writes down what is shown and hidden here, and lets the catalog follow.
@@ -475,21 +461,6 @@ impl Vfs {
         drop(sight);
         self.tell(stale);
         Ok(())
-    }
-
-    /// Something was missed: nothing that the kernel remembers can be relied on.
-    fn doubt_everything(&self) {
-        let mut stale = vec![Stale::Content(Node::Children(Dir::Root)), Stale::Content(Node::Children(Dir::Archive))];
-        let catalog = self.catalog.read();
-        for id in catalog.ids() {
-            stale.push(Stale::Content(Node::Conversation(id)));
-            for file in ManagedFile::ALL {
-                stale.push(Stale::Name(Node::Conversation(id), file.name().into()));
-                stale.push(Stale::Content(Node::Managed(id, file)));
-            }
-        }
-        drop(catalog);
-        self.tell(stale);
     }
 
     /// Former names from an earlier mount. They are a convenience: without them nothing is lost.
@@ -563,6 +534,6 @@ fn item(sight: &Sight, found: &Conversation) -> Option<Item> {
 }
 
 /// Whether a node has something to read that does not follow from the catalog.
-fn has_content(node: &Node) -> bool {
+pub(super) fn has_content(node: &Node) -> bool {
     !matches!(node, Node::Children(_) | Node::Alias(..))
 }

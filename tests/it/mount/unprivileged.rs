@@ -13,11 +13,12 @@ use nix::unistd::geteuid;
 const NOBODY: u32 = 65_534;
 
 /// What is run again. The rest of the mount's tests runs as both users by itself.
-const AGAIN: [&str; 5] = [
+const AGAIN: [&str; 6] = [
     "mount::coherence::",
     "mount::crash::",
     "mount::promises::a_slow_writer_is_never_seen_half",
     "mount::stress::",
+    "mount::watches::",
     "vfs::suite::",
 ];
 
