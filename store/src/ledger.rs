@@ -13,6 +13,7 @@ use crate::parallel;
 use crate::plan::Form;
 use crate::presence::Projection;
 use crate::reconcile::{Base, FileBase};
+use crate::scan::Place;
 
 /// The part of a ledger that is about no conversation is shorter than this.
 const HEAD: usize = 4096;
@@ -131,6 +132,13 @@ pub struct At {
     /// In which partition.
     #[serde(default, skip_serializing_if = "is_live")]
     pub partition: Partition,
+}
+
+impl At {
+    /// Whether a directory that was just found lies here.
+    pub(crate) fn is(&self, place: &Place) -> bool {
+        self.beneath == place.beneath && self.partition == place.partition && *self.name == *place.name
+    }
 }
 
 fn is_live(partition: &Partition) -> bool {

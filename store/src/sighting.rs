@@ -121,7 +121,7 @@ pub(crate) fn is_known(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, fo
     let placed = found.alike
         && found.moved.is_none()
         && snapshot.places(Root::Work, found.id).count() == 1
-        && layout.work.as_ref().and_then(|root| root.at(work)) == left.at;
+        && left.at.as_ref().zip(found.work.as_ref()).is_some_and(|(left, now)| left.is(now));
     if !placed {
         return Ok(false);
     }

@@ -157,12 +157,15 @@ impl Snapshot {
         for found in self.conversations.values() {
             let entry = self.ledger.get(found.id);
             let (Some(work), Some(_)) = (&found.work, &found.store) else { continue };
-            let Some(now) = layout.work.as_ref().and_then(|root| root.at(&work.dir)) else { continue };
             let left = entry.and_then(|entry| entry.left.as_ref()?.at.as_ref());
+            if left.is_some_and(|left| left.is(work)) {
+                continue;
+            }
+            let Some(now) = layout.work.as_ref().and_then(|root| root.at(&work.dir)) else { continue };
             let silent = || found.meta.as_ref().is_some_and(|meta| meta.parent() == Parent::Absent);
             // What was hidden and came back as a root, and says nothing else, is one, whatever it was meanwhile.
             let back = left.is_none() && came_back(entry) && now.beneath.is_none() && silent();
-            if left == Some(&now) || (left.is_none() && !back) {
+            if left.is_none() && !back {
                 continue;
             }
             let left = left.cloned().unwrap_or_else(|| At { beneath: found.parent, ..now.clone() });
