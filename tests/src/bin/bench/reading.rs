@@ -103,6 +103,9 @@ pub(crate) fn measure(
             found.map_or([f64::NAN; 3], |(_, passes)| passes.medians())
         };
         let (real, mount, bindfs) = (of(REAL), of(MOUNT), of(BINDFS));
+        // Told at once: at a hundred thousand conversations the last row comes an hour after the first.
+        let [cold, second, steady] = [0, 1, 2].map(|at| mount[at] / real[at]);
+        say(&format!("{name}: {cold:.2} cold, {second:.2} second, {steady:.2} steady\n"))?;
         let mut figures: Vec<Figure> = (0..3).map(|at| Figure::at_most(mount[at] / real[at], limits[at])).collect();
         figures.push(Figure::at_least(bindfs[0] / mount[0], 1.0));
         figures.push(Figure::at_least(bindfs[2] / mount[2], AHEAD));
@@ -111,9 +114,7 @@ pub(crate) fn measure(
         let asked = passes.iter().find(|(at, _)| at.name == MOUNT);
         let asked = asked.map_or([f64::NAN; 3], |(_, passes)| passes.requests.each_ref().map(Samples::median));
         requests.row(name, asked.into_iter().map(Figure::from).collect());
-        say(&format!("{name} "))?;
     }
-    say("\n")?;
     Ok([ratios, times, requests])
 }
 
