@@ -412,6 +412,11 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
+    /// Whether nothing is to be done, and that is known without reading.
+    pub(crate) fn is_in_step(&self) -> bool {
+        self.plan.steps.is_empty() && self.plan.held.is_empty() && self.unsure.is_empty()
+    }
+
     /// Looks at all conversations that are wanted.
     pub(crate) fn at(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, wanted: &Wanted) -> Result<Self> {
         let mut looked = Self::default();

@@ -125,6 +125,11 @@ impl Operation<'_> {
         &self.snapshot
     }
 
+    /// Ends it without having changed anything.
+    pub(super) fn into_snapshot(self) -> Snapshot {
+        self.snapshot
+    }
+
     pub(super) fn ledger(&self) -> &Ledger {
         &self.snapshot.ledger
     }

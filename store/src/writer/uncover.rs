@@ -42,11 +42,12 @@ impl Writer {
             return Ok(done);
         }
         let mut op = self.begin_beneath()?;
-        if op.is_in_step()? {
+        let looked = self.look_beneath(op.snapshot())?;
+        if looked.is_in_step() && unwanted(op.snapshot()).is_empty() {
             op.tidy_into(&mut done);
         } else {
-            drop(op);
-            done = self.follow_all(&|_| true, wait)?;
+            // Locks of conversations come before the ledger's.
+            done = self.follow_seen(op.into_snapshot(), looked, &|_| true, wait)?;
             op = self.begin_beneath()?;
         }
         // What refuses to be looked at may hold a copy that should go.
@@ -62,10 +63,25 @@ impl Writer {
 
     /// Makes the real files of these conversations what the ledger says, and leaves it at saying that they may be behind.
     pub(super) fn follow_all(&self, wanted: &dyn Fn(ConversationId) -> bool, wait: &Wait<'_>) -> Result<Uncovered> {
+        let snapshot = self.store.snapshot_with(Sight::Beneath)?;
+        let looked = self.look_beneath(&snapshot)?;
+        self.follow_seen(snapshot, looked, wanted, wait)
+    }
+
+    /// How all real files stand to what they are to become.
+    fn look_beneath(&self, snapshot: &Snapshot) -> Result<Looked> {
+        Looked::at(self.store.disk(), &self.store.layout, snapshot, &Wanted::all(Direction::Out))
+    }
+
+    /// As [`Writer::follow_all`], by what was just seen.
+    fn follow_seen(
+        &self,
+        mut snapshot: Snapshot,
+        looked: Looked,
+        wanted: &dyn Fn(ConversationId) -> bool,
+        wait: &Wait<'_>,
+    ) -> Result<Uncovered> {
         let mut done = Uncovered::default();
-        let mut snapshot = self.store.snapshot_with(Sight::Beneath)?;
-        let all = Wanted::all(Direction::Out);
-        let looked = Looked::at(self.store.disk(), &self.store.layout, &snapshot, &all)?;
         let follows = |id: &ConversationId| wanted(*id) && snapshot.is_visible(*id);
         let behind: Vec<_> = looked.todo.iter().copied().filter(follows).collect();
         let copies: Vec<_> = looked.copies.iter().copied().filter(follows).collect();
@@ -161,14 +177,6 @@ enum Safe {
 }
 
 impl Operation<'_> {
-    /// Whether the real files are what they are to become, and known to be.
-    fn is_in_step(&self) -> Result<bool> {
-        let (store, all) = (self.store(), Wanted::all(Direction::Out));
-        let looked = Looked::at(store.disk(), &store.layout, self.snapshot(), &all)?;
-        let still = looked.plan.steps.is_empty() && looked.plan.held.is_empty() && looked.unsure.is_empty();
-        Ok(still && unwanted(self.snapshot()).is_empty())
-    }
-
     /// Puts away what lies about, or says why it stays.
     fn tidy_into(&mut self, done: &mut Uncovered) {
         if let Err(error) = self.tidy_work() {

@@ -106,7 +106,8 @@ pub(crate) fn measure(
         // Told at once: at a hundred thousand conversations the last row comes an hour after the first.
         let [cold, second, steady] = [0, 1, 2].map(|at| mount[at] / real[at]);
         say(&format!("{name}: {cold:.2} cold, {second:.2} second, {steady:.2} steady\n"))?;
-        let mut figures: Vec<Figure> = (0..3).map(|at| Figure::at_most(mount[at] / real[at], limits[at])).collect();
+        let passes_and_limits = [cold, second, steady].into_iter().zip(limits);
+        let mut figures: Vec<Figure> = passes_and_limits.map(|(ratio, limit)| Figure::at_most(ratio, limit)).collect();
         figures.push(Figure::at_least(bindfs[0] / mount[0], 1.0));
         figures.push(Figure::at_least(bindfs[2] / mount[2], AHEAD));
         ratios.row(name, figures);
