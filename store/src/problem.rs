@@ -1,11 +1,13 @@
 //! What is wrong with a store, as values. Nothing here mends anything.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::id::ConversationId;
 use crate::json::JsonError;
+use crate::layout::CONVERSATIONS;
 use crate::reconcile::Root;
 
 /// Something a person should know about. The view stays sane in spite of it.
@@ -27,6 +29,11 @@ impl Problem {
             other => (place.to_owned(), other.to_string()),
         };
         Self { id: Some(id), path, what: What::Unreadable { reason } }
+    }
+
+    /// Whether it is that a conversation's children could not be listed, so that any may be among them.
+    pub(crate) fn is_unlisted(&self) -> bool {
+        matches!(self.what, What::Unreadable { .. }) && self.path.file_name() == Some(OsStr::new(CONVERSATIONS))
     }
 }
 

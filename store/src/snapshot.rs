@@ -121,8 +121,9 @@ impl Snapshot {
         dirs.store == Some(dir) || dirs.work == Some(dir)
     }
 
-    /// Fails if the conversation, or anything above it, could not be looked at. Whoever writes must not take a refusal for
-    /// an absence.
+    /// Fails if the conversation, or anything above it, could not be looked at; or if its copy is not seen where it was left
+    /// while there are directories that could not be listed, in any of which it may be. Whoever writes must not take a refusal
+    /// for an absence.
     pub fn check_readable(&self, id: ConversationId) -> Result<()> {
         let Some(found) = self.get(id) else { return Ok(()) };
         if self.is_all_readable() {
@@ -130,10 +131,13 @@ impl Snapshot {
             return Ok(());
         }
         let line = std::iter::once(id).chain(self.tree(found.partition).ancestors(id));
-        let refused = line.flat_map(|id| self.problems_of(id)).find_map(|problem| match &problem.what {
-            What::Unreadable { reason } => Some((problem.path.clone(), reason.clone())),
-            _ => None,
-        });
+        let missed = found.work.is_none() && self.base(id).is_some();
+        let unlisted = self.problems.iter().filter(|problem| missed && problem.is_unlisted());
+        let refused =
+            line.flat_map(|id| self.problems_of(id)).chain(unlisted).find_map(|problem| match &problem.what {
+                What::Unreadable { reason } => Some((problem.path.clone(), reason.clone())),
+                _ => None,
+            });
         match refused {
             Some((path, reason)) => Err(Error::Io { verb: "read", path, source: std::io::Error::other(reason) }),
             None => Ok(()),

@@ -209,6 +209,18 @@ fn renamed_by_hand() {
     });
 }
 
+/// Another place is another parent. A directory that refuses to be listed may be that place, so nothing is taken for removed.
+#[test]
+fn moved_by_hand() {
+    sweep(Direction::Both, || {
+        let workspace = family();
+        let (from, beneath) = (real(&workspace, C), real(&workspace, D).join("conversations"));
+        fs::create_dir(&beneath).expect("made");
+        fs::rename(&from, beneath.join(from.file_name().expect("a name"))).expect("moved");
+        workspace
+    });
+}
+
 #[test]
 fn a_conflict() {
     sweep(Direction::Both, || {
