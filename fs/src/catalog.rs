@@ -39,6 +39,8 @@ pub enum Stale {
     Name(Node, OsString),
     /// The attributes of a node, and the content with them.
     Content(Node),
+    /// The attributes of a node alone: a directory whose names are as they were.
+    Attr(Node),
 }
 
 /// What a name in a directory of conversations means.

@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use jp_store::disk::Kind;
+
 use crate::node::{Node, ROOT};
 
 /// The numbers in use.
@@ -15,12 +17,19 @@ pub struct Inodes {
     by_node: HashMap<Node, u64>,
     /// How many lookups the kernel has not forgotten yet.
     lookups: HashMap<u64, u64>,
+    /// What the kernel takes a number for, where that is not a plain file and may become one.
+    kinds: HashMap<u64, Kind>,
 }
 
 impl Default for Inodes {
     /// The kernel knows the top without ever looking it up.
     fn default() -> Self {
-        Self { bound: HashMap::new(), by_node: HashMap::new(), lookups: HashMap::from([(ROOT, 1)]) }
+        Self {
+            bound: HashMap::new(),
+            by_node: HashMap::new(),
+            lookups: HashMap::from([(ROOT, 1)]),
+            kinds: HashMap::new(),
+        }
     }
 }
 
@@ -62,9 +71,26 @@ impl Inodes {
         self.lookups.keys().filter_map(|&number| self.resolve(number)).collect()
     }
 
-    /// The kernel has been told this number once more.
-    pub fn told(&mut self, number: u64) {
+    /// What the kernel takes a node for, if it knows it.
+    pub fn known_kind(&self, node: &Node) -> Option<Kind> {
+        let number = self.known(node)?;
+        match node {
+            Node::Children(_) | Node::Conversation(_) => Some(Kind::Dir),
+            _ => Some(self.kinds.get(&number).copied().unwrap_or(Kind::File)),
+        }
+    }
+
+    /// The kernel has been told the number of a node once more, and what it is. The number is given back.
+    pub fn tell(&mut self, node: &Node, kind: Kind) -> u64 {
+        let number = self.number(node);
         *self.lookups.entry(number).or_default() += 1;
+        match (node, kind) {
+            // These are never anything else.
+            (Node::Children(_) | Node::Conversation(_), _) => {}
+            (_, Kind::File) => drop(self.kinds.remove(&number)),
+            (_, kind) => drop(self.kinds.insert(number, kind)),
+        }
+        number
     }
 
     /// The kernel forgets; the node is given back when it is one without a name, whose time has come.
@@ -75,6 +101,7 @@ impl Inodes {
             return None;
         }
         self.lookups.remove(&number);
+        self.kinds.remove(&number);
         let node = self.bound.get(&number)?.clone();
         // A file that has taken its number along keeps it for as long as the mount lives, though the kernel may have
         // dropped it for a moment. The rest is found again by its name.
@@ -174,9 +201,7 @@ mod tests {
     }
 
     fn known(inodes: &mut Inodes, node: &Node) -> u64 {
-        let number = inodes.number(node);
-        inodes.told(number);
-        number
+        inodes.tell(node, Kind::File)
     }
 
     #[test]
@@ -219,7 +244,7 @@ mod tests {
         let mut inodes = Inodes::default();
         assert_eq!(inodes.unlinked(&own("x")), None);
         let number = known(&mut inodes, &own("x"));
-        inodes.told(number);
+        assert_eq!(known(&mut inodes, &own("x")), number);
         assert_eq!(inodes.forget(number, 1), None);
         assert_eq!(inodes.unlinked(&own("x")), Some(number));
         assert_eq!(inodes.resolve(number), Some(Node::Orphan(number)));
@@ -241,5 +266,25 @@ mod tests {
         inodes.moved(follow);
         assert_eq!(inodes.resolve(a), Some(own("e/x")));
         assert_eq!(inodes.number(&own("e/x")), a);
+    }
+
+    #[test]
+    fn what_a_name_was_taken_for_is_known_until_it_is_forgotten() {
+        let mut inodes = Inodes::default();
+        assert_eq!(inodes.known_kind(&own("x")), None);
+        for kind in [Kind::Dir, Kind::Link, Kind::File, Kind::Dir] {
+            inodes.tell(&own("x"), kind);
+            assert_eq!(inodes.known_kind(&own("x")), Some(kind));
+        }
+        // It takes that along, and what comes after it is something else.
+        let number = inodes.number(&own("x"));
+        inodes.renamed(&own("x"), &own("y"));
+        known(&mut inodes, &own("x"));
+        assert_eq!([inodes.known_kind(&own("x")), inodes.known_kind(&own("y"))], [Some(Kind::File), Some(Kind::Dir)]);
+        inodes.forget(number, 4);
+        assert_eq!(inodes.known_kind(&own("y")), None);
+        let conversation = Node::Conversation(ConversationId::new(5).unwrap());
+        inodes.tell(&conversation, Kind::Dir);
+        assert_eq!(inodes.known_kind(&conversation), Some(Kind::Dir));
     }
 }

@@ -75,7 +75,9 @@ impl Inbox {
                     Letter::End => end = true,
                 }
             }
-            for news in stale {
+            // Names first: what a name stood for may be of another kind now, and whoever asks about that is told it is broken.
+            let (names, rest): (Vec<_>, Vec<_>) = stale.into_iter().partition(|news| matches!(news, Stale::Name(..)));
+            for news in names.into_iter().chain(rest) {
                 if let Err(error) = tell(vfs, kernel, &news) {
                     tracing::debug!(?news, %error, "the kernel was not told");
                 }
@@ -97,7 +99,7 @@ fn tell(vfs: &Vfs, kernel: &dyn Kernel, news: &Stale) -> io::Result<()> {
             Some(parent) => kernel.forget_name(parent, name),
             None => Ok(()),
         },
-        Stale::Content(node) => match vfs.known(node) {
+        Stale::Content(node) | Stale::Attr(node) => match vfs.known(node) {
             Some(number) => kernel.forget_content(number),
             None => Ok(()),
         },

@@ -377,7 +377,7 @@ impl Vfs {
         let aware = self.aware.lock().clone();
         let news = stale.into_iter().filter(|stale| match stale {
             Stale::Name(dir, name) => !aware.iter().any(|(by, at, known)| *by == this && at == dir && known == name),
-            Stale::Content(_) => true,
+            Stale::Content(_) | Stale::Attr(_) => true,
         });
         self.outbox.send(news.collect());
     }

@@ -17,6 +17,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 use crate::bell::{Asked, Bell, CHANGES, Waker, bell};
 use crate::flag::Flag;
 use crate::memory::Memory;
+use crate::node::{Dir, Node};
 use crate::vfs::{Noticed, Vfs};
 
 /// How often is looked where nothing is watched.
@@ -51,6 +52,18 @@ enum On {
     Locks,
     /// A conversation's directory, or one inside it.
     Conversation(ConversationId, PathBuf, PathBuf),
+}
+
+impl On {
+    /// What is shown with the mode of the directory itself, where nothing else tells of that.
+    fn node(&self) -> Option<Node> {
+        match self {
+            // Those of the archive look like those that are live.
+            Self::Partition(dir) if !dir.ends_with(ARCHIVE) => Some(Node::Children(Dir::Root)),
+            Self::Conversation(id, _, inner) if inner.as_os_str().is_empty() => Some(Node::Conversation(*id)),
+            Self::Partition(_) | Self::Conversation(..) | Self::Books | Self::Locks => None,
+        }
+    }
 }
 
 /// The watches, before anything is done with what they see.
@@ -214,7 +227,11 @@ impl Watch {
             self.on.remove(&event.wd);
             return Ok(());
         }
-        let (Some(on), Some(name)) = (self.on.get(&event.wd).cloned(), event.name) else { return Ok(()) };
+        let Some(on) = self.on.get(&event.wd).cloned() else { return Ok(()) };
+        let Some(name) = event.name else {
+            noticed.modes.extend(on.node());
+            return Ok(());
+        };
         let is_dir = event.mask.contains(AddWatchFlags::IN_ISDIR);
         let appeared = event.mask.intersects(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO);
         match on {

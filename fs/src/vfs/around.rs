@@ -8,15 +8,18 @@ use jp_store::disk::Kind;
 use jp_store::layout::CONVERSATIONS;
 use jp_store::reconcile::ManagedFile;
 
-use super::look::has_content;
+use super::look::{has_content, stale_modes};
 use super::{Look, Noticed, Vfs};
 use crate::backing::Stat;
 use crate::catalog::Stale;
 use crate::error::Result;
 use crate::node::{Dir, Node};
 
-/// How files looked, by their paths in the conversations' directories.
-pub(super) type Marks = HashMap<ConversationId, BTreeMap<PathBuf, Look>>;
+/// How files looked.
+pub(super) type Marks = HashMap<ConversationId, MarksInside>;
+
+/// How the files of one conversation looked, by their paths in its directory, which itself has none.
+type MarksInside = BTreeMap<PathBuf, (Kind, Look)>;
 
 impl Vfs {
     /// Later looks are compared with this one.
@@ -30,9 +33,17 @@ impl Vfs {
     pub fn look_around(&self, mut noticed: Noticed) -> Result<()> {
         let now = self.marks();
         let mut seen = self.seen.lock();
-        noticed.files.extend(differences(&seen, &now));
+        for (id, inner) in differences(&seen, &now) {
+            if inner.as_os_str().is_empty() {
+                noticed.modes.insert(Node::Conversation(id));
+            } else {
+                noticed.files.insert((id, inner));
+            }
+        }
         *seen = now;
         drop(seen);
+        // That one is not compared: to forget its mode costs a question a second.
+        noticed.modes.insert(Node::Children(Dir::Root));
         noticed.all_names = true;
         noticed.books = true;
         self.notice(noticed)
@@ -53,15 +64,17 @@ impl Vfs {
             };
             // What is not in the store yet is nobody else's.
             let Some(marks) = there.get_mut(id) else { continue };
-            let is_there = marks.remove(inner).is_some();
-            stale.extend(self.stale_file(*id, inner, is_there));
+            let now = marks.remove(inner).map(|(kind, _)| kind);
+            stale.extend(self.stale_file(*id, inner, now));
         }
-        let unknown = there.iter().flat_map(|(id, marks)| marks.keys().map(move |inner| (*id, inner)));
-        for (id, inner) in unknown {
-            let news = self.stale_file(id, inner, true);
+        let unknown =
+            there.iter().flat_map(|(id, marks)| marks.iter().map(move |(inner, (kind, _))| (*id, inner, *kind)));
+        for (id, inner, kind) in unknown {
+            let news = self.stale_file(id, inner, Some(kind));
             // Where the kernel does not know the directory it remembers nothing of it.
             stale.extend(news.into_iter().filter(|stale| matches!(stale, Stale::Name(dir, _) if known.contains(dir))));
         }
+        stale.extend(known.iter().filter(|node| matches!(node, Node::Conversation(_))).flat_map(stale_modes));
         stale.extend(known.into_iter().map(Stale::Content));
         stale
     }
@@ -77,13 +90,14 @@ impl Vfs {
     }
 
     /// How the files of one conversation look. What cannot be looked at is taken for gone: whoever asks for it is told why.
-    fn marks_in(&self, dir: &Path) -> BTreeMap<PathBuf, Look> {
+    fn marks_in(&self, dir: &Path) -> MarksInside {
         let mut marks = BTreeMap::new();
         let mut note = |inner: PathBuf| {
             if let Ok(stat) = self.backing.stat(&dir.join(&inner)) {
-                marks.insert(inner, look(&stat));
+                marks.insert(inner, (stat.kind, look(&stat)));
             }
         };
+        note(PathBuf::new());
         let mut open = vec![PathBuf::new()];
         while let Some(inner) = open.pop() {
             for (name, kind) in self.backing.list(&dir.join(&inner)).unwrap_or_default() {
@@ -133,7 +147,7 @@ mod tests {
         let marks = |of: &[(u64, &str, u64)]| {
             let mut marks = Marks::new();
             for (number, path, size) in of {
-                marks.entry(id(*number)).or_default().insert(PathBuf::from(path), (1, *size, 0, 0));
+                marks.entry(id(*number)).or_default().insert(PathBuf::from(path), (Kind::File, (1, *size, 0, 0)));
             }
             marks
         };

@@ -59,10 +59,7 @@ impl Vfs {
 
     /// The kernel is told the number of a node.
     pub(super) fn tell_number(&self, node: &Node, attr: Attr) -> Attr {
-        let mut inodes = self.inodes.lock();
-        let number = inodes.number(node);
-        inodes.told(number);
-        Attr { number, ..attr }
+        Attr { number: self.inodes.lock().tell(node, attr.kind), ..attr }
     }
 
     /// The node a name stands for, whether or not there is a file behind it, and whether the kernel may remember the

@@ -27,7 +27,7 @@ use super::{Sight, Vfs, mark};
 use crate::caller::Caller;
 use crate::catalog::{Former, Item, Stale};
 use crate::error::Result;
-use crate::node::Node;
+use crate::node::{Dir, Node};
 
 /// How often a change is tried again that finds the books written meanwhile.
 const PATIENCE: usize = 4;
@@ -43,6 +43,8 @@ pub struct Noticed {
     pub books: bool,
     /// These files of conversations came, went or changed, by path in the conversation's directory.
     pub files: HashSet<(ConversationId, PathBuf)>,
+    /// These directories have another mode, perhaps; their names are as they were.
+    pub modes: HashSet<Node>,
     /// The name, the title, the parent of any conversation may have changed, and whether it is shown.
     pub shape: bool,
     /// Something was missed: everything may have changed.
@@ -52,7 +54,7 @@ pub struct Noticed {
 impl Noticed {
     /// Whether nothing was seen.
     pub fn is_nothing(&self) -> bool {
-        !self.is_shape() && !self.everything && self.files.is_empty()
+        !self.is_shape() && !self.everything && self.files.is_empty() && self.modes.is_empty()
     }
 
     /// Whether what was seen concerns more than files.
@@ -106,7 +108,8 @@ impl Vfs {
         let stale = if noticed.everything {
             self.doubt_everything()
         } else {
-            noticed.files.iter().flat_map(|(id, inner)| self.look_at_file(*id, inner)).collect()
+            let files = noticed.files.iter().flat_map(|(id, inner)| self.look_at_file(*id, inner));
+            files.chain(noticed.modes.iter().flat_map(stale_modes)).collect()
         };
         self.tell(stale);
         looked?;
@@ -406,8 +409,8 @@ impl Vfs {
     fn look_at_file(&self, id: ConversationId, inner: &Path) -> Vec<Stale> {
         let Ok(item) = self.item(id) else { return Vec::new() };
         let path = item.dir.join(inner);
-        let now = self.backing.stat(&path).ok().as_ref().map(mark);
-        if self.echo.lock().get(&path) == Some(&now) {
+        let now = self.backing.stat(&path).ok();
+        if self.echo.lock().get(&path) == Some(&now.as_ref().map(mark)) {
             return Vec::new();
         }
         if inner == Path::new(ManagedFile::Metadata.name()) && !item.pending && self.writer.store().layout().covered {
@@ -418,11 +421,11 @@ impl Vfs {
             let stale = self.catalog.write().apply(id, Some(item));
             self.tell(stale);
         }
-        self.stale_file(id, inner, now.is_some())
+        self.stale_file(id, inner, now.map(|stat| stat.kind))
     }
 
-    /// What the kernel must not remember of a file that is, or is not, there.
-    pub(super) fn stale_file(&self, id: ConversationId, inner: &Path, is_there: bool) -> Vec<Stale> {
+    /// What the kernel must not remember of a file that is this now, or not there.
+    pub(super) fn stale_file(&self, id: ConversationId, inner: &Path, now: Option<Kind>) -> Vec<Stale> {
         let Some(name) = inner.file_name() else { return Vec::new() };
         let dir = match inner.parent() {
             Some(above) if !above.as_os_str().is_empty() => Node::Own(id, above.to_owned()),
@@ -430,9 +433,9 @@ impl Vfs {
         };
         let mut stale = vec![Stale::Content(dir.clone())];
         let node = self.inside(id, inner.to_owned());
-        let known = node.as_ref().is_some_and(|node| self.known(node).is_some());
-        if known != is_there {
-            // It came or went; otherwise the name stands for what it stood for.
+        let known = node.as_ref().and_then(|node| self.inodes.lock().known_kind(node));
+        if known != now {
+            // It came, went, or is of another kind; otherwise the name stands for what it stood for.
             stale.push(Stale::Name(dir, name.to_owned()));
         }
         stale.extend(node.map(Stale::Content));
@@ -531,6 +534,16 @@ fn item(sight: &Sight, found: &Conversation) -> Option<Item> {
         pending: false,
         hidden: sight.books.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
     })
+}
+
+/// What the kernel must not remember of a directory that may have another mode: what is made of it looks like it.
+pub(super) fn stale_modes(dir: &Node) -> Vec<Stale> {
+    let like_it = match dir {
+        Node::Conversation(id) => Some(Node::Children(Dir::Of(*id))),
+        Node::Children(Dir::Root) => Some(Node::Children(Dir::Archive)),
+        _ => None,
+    };
+    std::iter::once(dir.clone()).chain(like_it).map(Stale::Attr).collect()
 }
 
 /// Whether a node has something to read that does not follow from the catalog.

@@ -2,6 +2,7 @@
 //! all the same.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,13 +93,14 @@ impl Scarce {
             // Of the same size, and perhaps within one tick of the clock that files are stamped by.
             fs::write(there(name), "two\n").expect("written");
             self.soon(&what("other bytes"), || reads(name, "two\n"));
-            let mode = |path: PathBuf| fs::metadata(path).map(|meta| meta.permissions().mode() & 0o777).ok();
             let bits = 0o640 | u32::try_from(round).expect("a few");
             fs::set_permissions(there(name), fs::Permissions::from_mode(bits)).expect("set");
-            self.soon(&what("another mode"), || mode(here(name)) == Some(bits));
+            self.soon(&what("another mode"), || mode(&here(name)) == Some(bits));
             fs::remove_file(there(name)).expect("removed");
             self.soon(&what("a removal"), || fs::symlink_metadata(here(name)).is_err() && !is_listed());
         }
+        self.follows_kinds(stored, shown);
+        self.follows_modes(stored, shown);
         fs::remove_dir_all(there("sub")).expect("removed");
         self.soon("a directory removed", || fs::symlink_metadata(here("sub")).is_err());
         for round in 0..3 {
@@ -110,10 +112,48 @@ impl Scarce {
         }
         // What was saved here looks as it was left, but for this.
         fs::write(here("events.json"), said("here", 300)).expect("written");
-        let mode = || Some(fs::metadata(here("events.json")).ok()?.permissions().mode() & 0o777);
-        assert_ne!(mode(), Some(0o640));
+        assert_ne!(mode(&here("events.json")), Some(0o640));
         fs::set_permissions(there("events.json"), fs::Permissions::from_mode(0o640)).expect("set");
-        self.soon("the mode of what was saved here", || mode() == Some(0o640));
+        self.soon("the mode of what was saved here", || mode(&here("events.json")) == Some(0o640));
+    }
+
+    /// A name that was seen to be one thing becomes another at once, so that it is hardly ever seen not to be there.
+    #[track_caller]
+    fn follows_kinds(&self, stored: &Path, shown: &str) {
+        let (there, here) = (stored.join("odd"), self.shown(shown).join("odd"));
+        let is = |kind: fn(&fs::FileType) -> bool| match fs::symlink_metadata(&here) {
+            Err(error) if error.kind() != ErrorKind::NotFound => panic!("{}: {error}", here.display()),
+            found => found.is_ok_and(|meta| kind(&meta.file_type())),
+        };
+        let reads = |name: &str, text: &str| fs::read_to_string(here.join(name)).is_ok_and(|read| read == text);
+        fs::write(&there, "").expect("written");
+        self.soon("a file", || is(fs::FileType::is_file));
+        fs::remove_file(&there).expect("removed");
+        std::os::unix::fs::symlink("own.md", &there).expect("linked");
+        self.soon("a link where there was a file", || is(fs::FileType::is_symlink));
+        fs::remove_file(&there).expect("removed");
+        fs::create_dir(&there).expect("made");
+        self.soon("a directory where there was a link", || is(fs::FileType::is_dir));
+        fs::write(there.join("inner"), "inner\n").expect("written");
+        self.soon("what is in it", || reads("inner", "inner\n"));
+        fs::remove_dir_all(&there).expect("removed");
+        fs::write(&there, "odd\n").expect("written");
+        self.soon("a file where there was a directory", || is(fs::FileType::is_file));
+        self.soon("what it says", || fs::read_to_string(&here).is_ok_and(|read| read == "odd\n"));
+        fs::remove_file(&there).expect("removed");
+        self.soon("nothing", || fs::symlink_metadata(&here).is_err());
+    }
+
+    /// The directory itself gets another mode, which is also what its children's directory is told to have.
+    #[track_caller]
+    fn follows_modes(&self, stored: &Path, shown: &str) {
+        let before = mode(stored).expect("there");
+        for (bits, name) in [(0o750, ""), (before, "conversations"), (0o710, "conversations"), (before, "")] {
+            let here = self.shown(shown).join(name);
+            assert_ne!(mode(&here), Some(bits));
+            fs::set_permissions(stored, fs::Permissions::from_mode(bits)).expect("set");
+            self.soon("the mode of its directory", || mode(&here) == Some(bits));
+        }
     }
 
     /// Another process gives a conversation another title. What the store's directory is called is none of its business.
@@ -135,6 +175,11 @@ impl Scarce {
         self.inside("jp unmount");
         self.m.check_store();
     }
+}
+
+/// The permission bits of a file or directory that is there.
+fn mode(path: &Path) -> Option<u32> {
+    fs::metadata(path).map(|meta| meta.permissions().mode() & 0o777).ok()
 }
 
 /// The name of a conversation's directory in the store.

@@ -30,7 +30,7 @@ impl Memory {
     /// Adds what it takes now.
     pub(crate) fn note(&mut self, moment: &str, mount: &Mount) -> Result<(), Box<dyn Error>> {
         let (now, most) = mount.memory()?;
-        let limit = (WITHOUT_ANY + EACH * self.size) / 1e6;
+        let limit = ((WITHOUT_ANY + EACH * self.size) / 1e6).round();
         self.sheet.row(
             moment,
             vec![
