@@ -81,8 +81,9 @@ impl LockDir {
         let name = format!("{id}.lock");
         let primary = self.primary.join(&name);
         if let Some(fallback) = self.fallback.as_ref().map(|dir| dir.join(&name))
-            && !self.exists(&primary)?
+            // Hardly anybody uses the fallback, so it is asked first.
             && self.exists(&fallback)?
+            && !self.exists(&primary)?
         {
             return Ok((fallback, Missing::Leave));
         }
@@ -95,10 +96,11 @@ impl LockDir {
         let Some(fallback) = self.fallback.as_ref().map(|dir| dir.join(format!("{id}.lock"))) else {
             return Ok(Elsewhere::Nowhere);
         };
-        if self.place(id, 0)?.0 != path {
+        // Where there is a file in the first place, which is ours just now, nobody looks at another.
+        if path == fallback && self.place(id, 0)?.0 != path {
             return Ok(Elsewhere::Moved);
         }
-        if fallback != path && file::is_locked(&*self.disk, &*self.processes, &fallback)? == Some(true) {
+        if path != fallback && file::is_locked(&*self.disk, &*self.processes, &fallback)? == Some(true) {
             return Ok(Elsewhere::Held(self.holder_in(&fallback)));
         }
         Ok(Elsewhere::Nowhere)

@@ -2,7 +2,7 @@
 //! here knows conversations, and nothing here waits longer than it is told.
 
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -108,14 +108,17 @@ pub(super) fn take(disk: &Arc<dyn Disk>, path: &Path, missing: Missing) -> Resul
             opened => opened.context("open", path)?,
         },
     };
+    let ours = unix::try_lock(&file, Mode::Exclusive).context("lock", path)?;
+    // From here on nobody who asks for the lock first writes to it.
     let opened = Opened::of(&file).context("stat", path)?;
-    if !unix::try_lock(&file, Mode::Exclusive).context("lock", path)? {
+    if !ours {
         return Ok(Taken::Busy(opened));
     }
     if !is_at(&**disk, path, opened.inode).context("stat", path)? {
         return Ok(Taken::Deleted);
     }
-    let lock = Named { disk: Arc::clone(disk), path: path.to_owned(), inode: opened.inode, file: Some(file) };
+    let (inode, left) = (opened.inode, opened.size);
+    let lock = Named { disk: Arc::clone(disk), path: path.to_owned(), inode, left, file: Some(file) };
     Ok(Taken::Free(lock, opened))
 }
 
@@ -152,6 +155,8 @@ pub(super) struct Named {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     inode: Inode,
+    /// The length of the text that the last holder left behind.
+    left: u64,
     /// `None` once let go.
     file: Option<File>,
 }
@@ -168,15 +173,12 @@ impl Named {
 
     /// Replaces the text. It only serves people, so a failure is no reason to give up the lock.
     pub(super) fn describe(&self, text: &[u8]) {
-        let Some(mut file) = self.file.as_ref() else {
+        let Some(file) = self.file.as_ref() else {
             return;
         };
         // Nearly always it is empty, and to empty it again would make some filesystems write it out when it is closed.
-        let emptied = file.metadata().and_then(|meta| match meta.len() {
-            0 => Ok(()),
-            _ => file.set_len(0),
-        });
-        let written = emptied.and_then(|()| file.rewind()).and_then(|()| file.write_all(text));
+        let emptied = if self.left == 0 { Ok(()) } else { file.set_len(0) };
+        let written = emptied.and_then(|()| unix::write_at_start(file, text));
         if let Err(error) = written {
             tracing::warn!(path = %self.path.display(), %error, "cannot note the holder of the lock");
         }

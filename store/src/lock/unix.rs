@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::time::SystemTime;
 
 use nix::errno::Errno;
@@ -54,6 +54,11 @@ pub(crate) fn make_room_for_files(count: usize) {
     {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
+}
+
+/// Writes where the file begins, wherever it was last read or written.
+pub(crate) fn write_at_start(file: &File, text: &[u8]) -> io::Result<()> {
+    file.write_all_at(text, 0)
 }
 
 /// How many may have the lock at once.
