@@ -1,5 +1,6 @@
 //! Moving a conversation with everything beneath it, and giving one another title by its name.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::interrupt;
 use crate::samples::{Samples, millis};
-use crate::saving::by_rename;
+use crate::saving::{METADATA, by_rename};
 use crate::sheet::{Column, Figure, Sheet, Unit};
 use crate::site::Site;
 use crate::targets::{MOUNT, REAL, Target};
@@ -48,10 +49,12 @@ pub(crate) fn measure(site: &Site, targets: &[Target], random: &mut Random) -> R
     let moved = back_and_forth(family(site, targets)?, MOVES, random)?;
     row(&mut sheet, format!("mv of {} descendants", site.descendants()), &moved, Some(2.0));
     let titled = titles(site, targets)?;
-    let before: Vec<(PathBuf, Vec<u8>)> = titled.iter().map(Moved::metadata).collect::<io::Result<_>>()?;
+    // By target, because moving changes their order.
+    let before = titled.iter().map(|one| Ok((one.target, fs::read(one.places[0].join(METADATA))?)));
+    let before: HashMap<_, _> = before.collect::<io::Result<_>>()?;
     let titled = back_and_forth(titled, MOVES, random)?;
-    for (one, (path, bytes)) in titled.iter().zip(before) {
-        one.restore(&path, &bytes)?;
+    for one in &titled {
+        one.restore(&before[one.target])?;
     }
     row(&mut sheet, "mv to another title".to_owned(), &titled, None);
     Ok(sheet)
@@ -122,8 +125,8 @@ impl Moved {
     fn go(&mut self, time: usize) -> io::Result<()> {
         let (at, next) = (time % self.places.len(), (time + 1) % self.places.len());
         let (from, to, value) = (&self.places[at], &self.places[next], &self.values[next]);
-        let metadata = to.join("metadata.json");
-        let mut changed: Value = serde_json::from_slice(&fs::read(from.join("metadata.json"))?)?;
+        let metadata = to.join(METADATA);
+        let mut changed: Value = serde_json::from_slice(&fs::read(from.join(METADATA))?)?;
         changed[self.key] = value.clone();
         let bytes = pretty(&changed);
         let start = Instant::now();
@@ -145,19 +148,14 @@ impl Moved {
     }
 
     /// Brings it back under its first name, with the metadata it had. In a mount the name follows the title.
-    fn restore(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fn restore(&self, bytes: &[u8]) -> io::Result<()> {
         let [first, .., last] = &self.places[..] else { return Ok(()) };
         if self.target == REAL {
             fs::rename(last, first)?;
-            return fs::write(path, bytes);
+            return fs::write(first.join(METADATA), bytes);
         }
-        fs::write(last.join("metadata.json"), bytes)?;
+        fs::write(last.join(METADATA), bytes)?;
         let back = || fs::symlink_metadata(first).is_ok_and(|meta| meta.is_dir());
         if until(LIMIT, back) { Ok(()) } else { Err(io::Error::other(format!("{} is not back", first.display()))) }
-    }
-
-    fn metadata(&self) -> io::Result<(PathBuf, Vec<u8>)> {
-        let path = self.places[0].join("metadata.json");
-        fs::read(&path).map(|bytes| (path, bytes))
     }
 }

@@ -18,7 +18,7 @@ use crate::site::Site;
 use crate::targets::{MOUNT, REAL, Target};
 
 const CONFIG: &str = "base_config.json";
-const METADATA: &str = "metadata.json";
+pub(crate) const METADATA: &str = "metadata.json";
 
 /// How many saves are one sample, and how many samples there are of each round.
 const BATCH: usize = 40;
