@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::remove::hidden_beneath;
-use super::{Guards, Strategy, Writer};
+use super::remove::Inside;
+use super::{Guards, Writer};
 use crate::error::{Context as _, Error, Result};
 use crate::files::{entries, remove_tree};
 use crate::id::ConversationId;
@@ -43,12 +43,12 @@ impl Writer {
 
     /// Removes those of these that can be locked and have still expired, children before parents.
     fn collect_some(&self, ids: &[ConversationId], collected: &mut Collected) -> Result<()> {
-        let snapshot = self.store.snapshot()?;
+        let inside = Inside::of(&self.store.snapshot()?);
         make_room_for_files(ids.len());
         let mut guards = Guards::new();
         let mut ours = Vec::new();
         for &id in ids {
-            match self.lock_more(&mut guards, &hidden_beneath(&snapshot, id)) {
+            match self.lock_more(&mut guards, &inside.with(id)) {
                 Ok(()) => ours.push(id),
                 Err(Error::Locked { .. }) => collected.in_use.push(id),
                 Err(error) => return Err(error),
@@ -57,23 +57,24 @@ impl Writer {
         let mut op = self.begin_structural()?;
         // What was given more time since then is none of them.
         let over: BTreeSet<_> = expired(op.snapshot(), self.store.now()).into_iter().collect();
-        let mut gone = BTreeSet::new();
+        let inside = Inside::of(op.snapshot());
+        let mut doomed = Vec::new();
+        let mut going = BTreeSet::new();
         for id in ours.into_iter().filter(|id| over.contains(id)) {
-            let held = hidden_beneath(op.snapshot(), id).iter().all(|id| guards.contains_key(id));
-            // A child that had to stay keeps its parent.
-            if !held || !op.snapshot().tree(Partition::Live).children(id).is_empty() {
+            let held = inside.with(id).iter().all(|id| guards.contains_key(id));
+            let children = op.snapshot().tree(Partition::Live).children(id);
+            // A child that has to stay keeps its parent.
+            if held && children.iter().all(|child| going.contains(child)) {
+                going.insert(id);
+                doomed.push(id);
+            } else {
                 collected.in_use.push(id);
-                continue;
-            }
-            match op.remove(id, Strategy::Refuse, &guards) {
-                Ok(_) => {
-                    gone.insert(id);
-                    collected.removed.push(id);
-                }
-                Err(Error::Refused(_)) => collected.in_use.push(id),
-                Err(error) => return Err(error),
             }
         }
+        let gone = op.remove_leaves(&doomed, &guards)?;
+        let (removed, kept): (Vec<_>, Vec<_>) = doomed.into_iter().partition(|id| gone.contains(id));
+        collected.removed.extend(removed);
+        collected.in_use.extend(kept);
         op.forget_links(&gone)?;
         op.tidy_work()?;
         op.finish()

@@ -1,6 +1,6 @@
 //! Removes conversations for good, because somebody asked for exactly that.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 use super::operation::Operation;
@@ -78,6 +78,43 @@ impl Operation<'_> {
             op.destroy(id)?;
         }
         Ok(doomed)
+    }
+
+    /// Removes conversations that have no children but one another; children come before their parents. What cannot go,
+    /// because something else lies in it that cannot be moved out, stays with what is above it. Returns what is gone.
+    pub(super) fn remove_leaves(
+        &mut self,
+        ids: &[ConversationId],
+        guards: &Guards,
+    ) -> Result<BTreeSet<ConversationId>> {
+        for &id in ids {
+            self.snapshot().check_readable(id)?;
+        }
+        let mut gone = BTreeSet::new();
+        match self.evacuate(guards, &ids.iter().copied().collect()) {
+            Ok(()) => {
+                for &id in ids {
+                    self.destroy(id)?;
+                    gone.insert(id);
+                }
+            }
+            // One of them is in the way of all, so each is tried by itself.
+            Err(Error::Refused(_)) => {
+                for &id in ids {
+                    let partition = self.snapshot().find(id)?.partition;
+                    if !self.snapshot().tree(partition).children(id).is_empty() {
+                        continue;
+                    }
+                    match self.remove(id, Strategy::Refuse, guards) {
+                        Ok(_) => drop(gone.insert(id)),
+                        Err(Error::Refused(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(gone)
     }
 
     /// Forgets the links of conversations that are gone.
@@ -170,12 +207,28 @@ fn affected(snapshot: &Snapshot, id: ConversationId, strategy: Strategy) -> Resu
 }
 
 /// The conversation and what lies directly in its directory in the workspace.
-pub(super) fn hidden_beneath(snapshot: &Snapshot, id: ConversationId) -> BTreeSet<ConversationId> {
-    let mut ids = BTreeSet::from([id]);
-    let inside = |other| {
-        let places = [Root::Store, Root::Work].into_iter().flat_map(|root| snapshot.places(root, other));
-        places.into_iter().any(|place| place.beneath == Some(id))
-    };
-    ids.extend(snapshot.all().map(|conversation| conversation.id).filter(|&other| inside(other)));
-    ids
+fn hidden_beneath(snapshot: &Snapshot, id: ConversationId) -> BTreeSet<ConversationId> {
+    Inside::of(snapshot).with(id)
+}
+
+/// What lies directly in the directories of conversations, in either root.
+pub(super) struct Inside(HashMap<ConversationId, BTreeSet<ConversationId>>);
+
+impl Inside {
+    /// Goes through everything once.
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let mut inside: HashMap<_, BTreeSet<_>> = HashMap::new();
+        for id in snapshot.all().map(|found| found.id) {
+            let places = [Root::Store, Root::Work].into_iter().flat_map(|root| snapshot.places(root, id));
+            for above in places.filter_map(|place| place.beneath) {
+                inside.entry(above).or_default().insert(id);
+            }
+        }
+        Self(inside)
+    }
+
+    /// A conversation and what lies in its directories.
+    pub(super) fn with(&self, id: ConversationId) -> BTreeSet<ConversationId> {
+        self.0.get(&id).into_iter().flatten().copied().chain([id]).collect()
+    }
 }

@@ -410,3 +410,24 @@ fn a_writer_is_let_through_with_whom_it_works_for() {
     assert!(matches!(other, Err(Error::Locked { .. })), "{other:?}");
     assert!(saved.is_ok() && toggled.is_ok(), "{saved:?} {toggled:?}");
 }
+
+#[test]
+fn one_that_must_stay_keeps_none_of_the_others() {
+    let world = World::new();
+    let writer = world.writer(false);
+    let [stays, goes, inside] = ["Stays", "Goes", "Inside"].map(|title| make(&writer, title, None));
+    let copy = |id| writer.store().snapshot().unwrap().find(id).unwrap().work.clone().unwrap().dir;
+    let beneath = copy(stays).join("conversations");
+    fs::create_dir(&beneath).unwrap();
+    fs::rename(copy(inside), beneath.join(copy(inside).file_name().unwrap())).unwrap();
+    // Nobody holds the lock of what would have to be moved out.
+    let guards = [stays, goes].map(|id| (id, lock(&writer, id))).into_iter().collect();
+    let mut op = writer.begin_structural().unwrap();
+    assert_eq!(op.remove_leaves(&[stays, goes], &guards).unwrap(), [goes].into());
+    op.finish().unwrap();
+    let snapshot = writer.store().snapshot().unwrap();
+    assert!(snapshot.get(goes).is_none());
+    for id in [stays, inside] {
+        assert!(snapshot.find(id).is_ok_and(|found| found.store.is_some() && found.work.is_some()));
+    }
+}
