@@ -23,49 +23,14 @@ use jp_store::snapshot::Snapshot;
 use jp_store::store::Store;
 use jp_store::writer::{Found, Known, Reshaped, Shape, Writer};
 
-use super::{Sight, Vfs, mark};
+use super::{Noticed, Sight, Vfs, mark};
 use crate::caller::Caller;
-use crate::catalog::{Former, Item, Stale};
+use crate::catalog::{Item, Stale};
 use crate::error::Result;
 use crate::node::{Dir, Node};
 
 /// How often a change is tried again that finds the books written meanwhile.
 const PATIENCE: usize = 4;
-
-/// What a watch has seen.
-#[derive(Debug, Default)]
-pub struct Noticed {
-    /// Directories of conversations that came, went or were renamed.
-    pub names: HashSet<PathBuf>,
-    /// Any directory of a conversation may have.
-    pub all_names: bool,
-    /// The mirror, the ledger or one of their journals changed.
-    pub books: bool,
-    /// These files of conversations came, went or changed, by path in the conversation's directory.
-    pub files: HashSet<(ConversationId, PathBuf)>,
-    /// These directories have another mode, perhaps; their names are as they were.
-    pub modes: HashSet<Node>,
-    /// The name, the title, the parent of any conversation may have changed, and whether it is shown.
-    pub shape: bool,
-    /// Something was missed: everything may have changed.
-    pub everything: bool,
-}
-
-impl Noticed {
-    /// Whether nothing was seen.
-    pub fn is_nothing(&self) -> bool {
-        !self.is_shape() && !self.everything && self.files.is_empty() && self.modes.is_empty()
-    }
-
-    /// Whether what was seen concerns more than files.
-    fn is_shape(&self) -> bool {
-        self.all_names || !self.names.is_empty() || self.books || self.shape
-    }
-
-    fn has_metadata(&self) -> bool {
-        self.files.iter().any(|(_, inner)| inner == Path::new(ManagedFile::Metadata.name()))
-    }
-}
 
 /// What somebody has just seen.
 #[derive(Debug)]
@@ -464,38 +429,6 @@ impl Vfs {
         drop(sight);
         self.tell(stale);
         Ok(())
-    }
-
-    /// Former names from an earlier mount. They are a convenience: without them nothing is lost.
-    pub(super) fn load_former(&self) {
-        let bytes = self.backing.read_all(&self.former_path()).ok();
-        let former: Option<BTreeMap<ConversationId, Vec<Former>>> =
-            bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let mut catalog = self.catalog.write();
-        for (id, names) in former.into_iter().flatten() {
-            for former in names {
-                catalog.add_former(id, former);
-            }
-        }
-        catalog.take_former_news();
-    }
-
-    /// Former names outlive the mount. Nothing is done where there are no new ones.
-    pub fn keep_former(&self) {
-        if self.rules.read_only || !self.catalog.write().take_former_news() {
-            return;
-        }
-        let former: BTreeMap<_, _> = self.catalog.read().former().clone().into_iter().collect();
-        let path = self.former_path();
-        // Plain values are always JSON.
-        let bytes = serde_json::to_vec(&former).unwrap_or_default();
-        if let Err(error) = self.backing.replace(&path, &path.with_extension("new"), &bytes) {
-            tracing::warn!(path = %path.display(), %error, "former names cannot be kept");
-        }
-    }
-
-    fn former_path(&self) -> PathBuf {
-        self.state.join("former.json")
     }
 }
 
