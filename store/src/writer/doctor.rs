@@ -99,6 +99,7 @@ impl Writer {
                 Ok(gone.then(|| format!("kept under {}", self.store.layout.store.conflicts().display())))
             }
             What::Unreadable { .. }
+            | What::Unlisted { .. }
             | What::GarbageParent { .. }
             | What::MissingParent { .. }
             | What::Cycle { .. }

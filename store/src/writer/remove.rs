@@ -67,17 +67,20 @@ impl Operation<'_> {
                 }
             }
         }
-        // Beneath what cannot be looked at there may be anything.
-        for &id in &doomed {
-            op.snapshot().check_readable(id)?;
-        }
-        let going: BTreeSet<_> = doomed.iter().copied().collect();
-        op.evacuate(guards, &going)?;
         // Children before parents, the workspace before the store: cut short, what is left is whole and still listed.
-        for &id in doomed.iter().rev() {
-            op.destroy(id)?;
-        }
+        let upwards: Vec<_> = doomed.iter().rev().copied().collect();
+        op.destroy_all(&upwards, guards)?;
         Ok(doomed)
+    }
+
+    /// Removes these, in this order, once nothing else lies in their directories.
+    fn destroy_all(&mut self, ids: &[ConversationId], guards: &Guards) -> Result<()> {
+        // Beneath what cannot be looked at there may be anything.
+        for &id in ids {
+            self.snapshot().check_readable(id)?;
+        }
+        self.evacuate(guards, &ids.iter().copied().collect())?;
+        ids.iter().try_for_each(|&id| self.destroy(id))
     }
 
     /// Removes conversations that have no children but one another; children come before their parents. What cannot go,
@@ -87,32 +90,24 @@ impl Operation<'_> {
         ids: &[ConversationId],
         guards: &Guards,
     ) -> Result<BTreeSet<ConversationId>> {
-        for &id in ids {
-            self.snapshot().check_readable(id)?;
+        match self.destroy_all(ids, guards) {
+            // One of them is in the way of all, so each is tried by itself.
+            Err(Error::Refused(_)) => {}
+            done => return done.map(|()| ids.iter().copied().collect()),
         }
         let mut gone = BTreeSet::new();
-        match self.evacuate(guards, &ids.iter().copied().collect()) {
-            Ok(()) => {
-                for &id in ids {
-                    self.destroy(id)?;
-                    gone.insert(id);
-                }
+        for &id in ids {
+            let done = match self.snapshot().get(id) {
+                Some(_) => refuse_children(self.snapshot(), id, Strategy::Refuse)
+                    .and_then(|()| self.destroy_all(&[id], guards)),
+                // It went before the one that could not.
+                None => Ok(()),
+            };
+            match done {
+                Ok(()) => drop(gone.insert(id)),
+                Err(Error::Refused(_)) => {}
+                Err(error) => return Err(error),
             }
-            // One of them is in the way of all, so each is tried by itself.
-            Err(Error::Refused(_)) => {
-                for &id in ids {
-                    let partition = self.snapshot().find(id)?.partition;
-                    if !self.snapshot().tree(partition).children(id).is_empty() {
-                        continue;
-                    }
-                    match self.remove(id, Strategy::Refuse, guards) {
-                        Ok(_) => drop(gone.insert(id)),
-                        Err(Error::Refused(_)) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-            Err(error) => return Err(error),
         }
         Ok(gone)
     }
