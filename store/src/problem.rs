@@ -1,13 +1,11 @@
 //! What is wrong with a store, as values. Nothing here mends anything.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::id::ConversationId;
 use crate::json::JsonError;
-use crate::layout::CONVERSATIONS;
 use crate::reconcile::Root;
 
 /// Something a person should know about. The view stays sane in spite of it.
@@ -24,16 +22,30 @@ pub struct Problem {
 impl Problem {
     /// What an error says about a conversation. `place` is where to look when the error does not tell.
     pub(crate) fn unreadable(id: ConversationId, error: &Error, place: &Path) -> Self {
-        let (path, reason) = match error {
-            Error::Io { path, source, .. } => (path.clone(), source.to_string()),
-            other => (place.to_owned(), other.to_string()),
-        };
+        let (path, reason) = told(error, place);
         Self { id: Some(id), path, what: What::Unreadable { reason } }
     }
 
-    /// Whether it is that a conversation's children could not be listed, so that any may be among them.
-    pub(crate) fn is_unlisted(&self) -> bool {
-        matches!(self.what, What::Unreadable { .. }) && self.path.file_name() == Some(OsStr::new(CONVERSATIONS))
+    /// The same, where it is a conversation's children that cannot be listed.
+    pub(crate) fn unlisted(id: ConversationId, error: &Error) -> Self {
+        let (path, reason) = told(error, Path::new(""));
+        Self { id: Some(id), path, what: What::Unlisted { reason } }
+    }
+
+    /// What the system says, where it refuses.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        match &self.what {
+            What::Unreadable { reason } | What::Unlisted { reason } => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+/// Where to look, and why.
+fn told(error: &Error, place: &Path) -> (PathBuf, String) {
+    match error {
+        Error::Io { path, source, .. } => (path.clone(), source.to_string()),
+        other => (place.to_owned(), other.to_string()),
     }
 }
 
@@ -54,6 +66,11 @@ pub enum What {
     },
     /// The system refuses to read it.
     Unreadable {
+        /// What the system says.
+        reason: String,
+    },
+    /// The system refuses to list its children: any conversation may be among them.
+    Unlisted {
         /// What the system says.
         reason: String,
     },
@@ -89,7 +106,7 @@ impl What {
     /// Whether content cannot be read, as opposed to an oddity that is shown sanely.
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::Broken { .. } | Self::Missing { .. } | Self::Unreadable { .. } => true,
+            Self::Broken { .. } | Self::Missing { .. } | Self::Unreadable { .. } | Self::Unlisted { .. } => true,
             Self::Duplicate
             | Self::Stranger
             | Self::GarbageParent { .. }
@@ -105,7 +122,7 @@ impl What {
         match self {
             Self::Broken { .. } => "broken",
             Self::Missing { .. } => "missing",
-            Self::Unreadable { .. } => "unreadable",
+            Self::Unreadable { .. } | Self::Unlisted { .. } => "unreadable",
             Self::Duplicate => "duplicate",
             Self::Stranger => "stranger",
             Self::GarbageParent { .. } => "garbage-parent",
@@ -122,7 +139,7 @@ impl fmt::Display for What {
         match self {
             Self::Broken { reason, .. } => write!(f, "{reason}"),
             Self::Missing { .. } => f.write_str("the file is missing"),
-            Self::Unreadable { reason } => write!(f, "cannot be read: {reason}"),
+            Self::Unreadable { reason } | Self::Unlisted { reason } => write!(f, "cannot be read: {reason}"),
             Self::Duplicate => f.write_str("a second directory with the same id; the other one is in use"),
             Self::Stranger => f.write_str("not a conversation's directory name"),
             Self::GarbageParent { text } => write!(f, "parent_id is not a conversation id: {text}"),

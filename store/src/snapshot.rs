@@ -132,13 +132,10 @@ impl Snapshot {
         }
         let line = std::iter::once(id).chain(self.tree(found.partition).ancestors(id));
         let missed = found.work.is_none() && self.base(id).is_some();
-        let unlisted = self.problems.iter().filter(|problem| missed && problem.is_unlisted());
-        let refused =
-            line.flat_map(|id| self.problems_of(id)).chain(unlisted).find_map(|problem| match &problem.what {
-                What::Unreadable { reason } => Some((problem.path.clone(), reason.clone())),
-                _ => None,
-            });
-        match refused {
+        let is_unlisted = |problem: &&Problem| matches!(problem.what, What::Unlisted { .. });
+        let anywhere = self.problems.iter().filter(|problem| missed && is_unlisted(problem));
+        let mut problems = line.flat_map(|id| self.problems_of(id)).chain(anywhere);
+        match problems.find_map(|problem| Some((problem.path.clone(), problem.refusal()?.to_owned()))) {
             Some((path, reason)) => Err(Error::Io { verb: "read", path, source: std::io::Error::other(reason) }),
             None => Ok(()),
         }
@@ -175,7 +172,7 @@ impl Snapshot {
 
     /// Whether nothing refused to be looked at, so that what was not seen is not there.
     pub(crate) fn is_all_readable(&self) -> bool {
-        !self.problems.iter().any(|problem| matches!(problem.what, What::Unreadable { .. }))
+        self.problems.iter().all(|problem| problem.refusal().is_none())
     }
 
     /// Whether a conversation and all its ancestors are meant to be in this worktree.

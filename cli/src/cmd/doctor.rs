@@ -196,7 +196,7 @@ fn advice(what: &What) -> String {
         What::Broken { root: Root::Store, .. } | What::Missing { root: Root::Store } => {
             "`jp doctor --fix` restores it from the workspace's copy, or moves the conversation to the trash".to_owned()
         }
-        What::Unreadable { .. } => {
+        What::Unreadable { .. } | What::Unlisted { .. } => {
             "see to its permissions, or to what lies in its place; it is not written to as long as it cannot be read"
                 .to_owned()
         }

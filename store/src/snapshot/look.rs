@@ -214,7 +214,7 @@ impl Snapshot {
             let strangers = scan.strangers.into_iter();
             self.problems.extend(strangers.map(|path| Problem { id: None, path, what: What::Stranger }));
             let unreadable = scan.unreadable.iter();
-            self.problems.extend(unreadable.map(|(id, error)| Problem::unreadable(*id, error, Path::new(""))));
+            self.problems.extend(unreadable.map(|(id, error)| Problem::unlisted(*id, error)));
         }
         let siblings = layout.siblings.iter();
         self.problems.extend(siblings.map(|silo| Problem {
