@@ -1,16 +1,15 @@
 //! How a command speaks with the process behind a mount: one line of JSON each way, over a socket only its owner can use.
 
-use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::Status;
+use jp_store::beneath::{AllowedDirs, WrongKind};
 use jp_store::plan::Form;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt};
@@ -25,8 +24,6 @@ const LONGEST: usize = 1 << 20;
 const LONGEST_ANSWER: usize = 1 << 28;
 /// How long a client may take to say what it wants, and to listen.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longer paths do not fit into a socket's address.
-const LONGEST_PATH: usize = 100;
 
 /// What can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,14 +126,40 @@ pub(crate) trait Served: Send + Sync {
     fn answer(&self, request: Request, caller: u32) -> Answer;
 }
 
-/// Makes the socket. One that is there belongs to a process that is gone: who calls this holds the mount's lock.
-pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+/// Where a socket is.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    /// How it is reached.
+    pub(crate) files: AllowedDirs,
+    pub(crate) path: PathBuf,
+}
+
+impl Address {
+    /// Whether a socket is there. Anything else in its place is an error.
+    fn is_there(&self) -> io::Result<bool> {
+        match self.files.stat(&self.path) {
+            Ok(meta) if meta.file_type().is_socket() => Ok(true),
+            Ok(_) => Err(WrongKind::error(&self.path, "not a socket")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
-    let listener = reach(path, |short| UnixListener::bind(short))?;
-    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+
+    /// Calls with a path to the socket that leads through the descriptor of its directory: it fits into an address however
+    /// long the other one is.
+    fn reach<T>(&self, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+        let dir = self.files.open_dir(self.path.parent().unwrap_or(Path::new("/")))?;
+        call(&AllowedDirs::path_of(&dir).join(self.path.file_name().unwrap_or_default()))
+    }
+}
+
+/// Makes the socket. One that is there belongs to a process that is gone: who calls this holds the mount's lock.
+pub(crate) fn listen(address: &Address) -> io::Result<UnixListener> {
+    if address.is_there()? {
+        address.files.remove_file(&address.path)?;
+    }
+    let listener = address.reach(|path| UnixListener::bind(path))?;
+    address.files.set_mode(&address.path, 0o600)?;
     Ok(listener)
 }
 
@@ -202,8 +225,8 @@ fn answer(line: &[u8], served: &dyn Served, caller: u32) -> Answer {
 }
 
 /// Asks one thing, and waits for the answer at most so long.
-pub(crate) fn ask(path: &Path, request: &Request, limit: Duration) -> io::Result<Answer> {
-    Asked::begin(path, request, limit)?.end()
+pub(crate) fn ask(address: &Address, request: &Request, limit: Duration) -> io::Result<Answer> {
+    Asked::begin(address, request, limit)?.end()
 }
 
 /// A question that is not answered yet.
@@ -215,9 +238,12 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Sends a request.
-    pub(crate) fn begin(path: &Path, request: &Request, limit: Duration) -> io::Result<Self> {
+    pub(crate) fn begin(address: &Address, request: &Request, limit: Duration) -> io::Result<Self> {
         let until = Instant::now() + limit;
-        let mut stream = reach(path, |short| connect_within(short, limit))?;
+        if !address.is_there()? {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut stream = address.reach(|path| connect_within(path, limit))?;
         write_line(&mut stream, request)?;
         Ok(Self { stream, until })
     }
@@ -244,18 +270,6 @@ fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     setsockopt(&fd, sockopt::SendTimeout, &limit)?;
     connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
     Ok(UnixStream::from(fd))
-}
-
-/// Calls with a path to the socket that fits into an address: through the descriptor of its directory where it must.
-fn reach<T>(path: &Path, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    if path.as_os_str().as_bytes().len() <= LONGEST_PATH {
-        return call(path);
-    }
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return call(path);
-    };
-    let dir = File::open(dir)?;
-    call(&PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name))
 }
 
 fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
@@ -298,6 +312,9 @@ mod tests {
 
     use jp_store::plan::Nesting;
 
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use super::*;
 
     #[derive(Default)]
@@ -321,6 +338,28 @@ mod tests {
         }
     }
 
+    fn address(dir: &Path, name: &str) -> Address {
+        let files = AllowedDirs::default();
+        files.allow(dir).unwrap();
+        Address { files, path: dir.join(name) }
+    }
+
+    /// Nobody speaks through a link, and what is not a socket is not taken away for one.
+    #[test]
+    fn what_is_not_a_socket_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = address(dir.path(), "control.sock");
+        for plant in [|path: &Path| fs::write(path, "mine").unwrap(), |path: &Path| symlink("elsewhere", path).unwrap()]
+        {
+            plant(&at.path);
+            let before = fs::symlink_metadata(&at.path).unwrap().len();
+            assert!(jp_store::beneath::is_wrong_kind(&listen(&at).unwrap_err()));
+            assert!(jp_store::beneath::is_wrong_kind(&ask(&at, &Request::Status, PATIENCE).unwrap_err()));
+            assert_eq!(fs::symlink_metadata(&at.path).unwrap().len(), before);
+            fs::remove_file(&at.path).unwrap();
+        }
+    }
+
     struct Slow;
 
     impl Served for Slow {
@@ -333,9 +372,9 @@ mod tests {
     #[test]
     fn whoever_asked_is_answered_before_the_end() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("socket");
-        let talks = serve(listen(&path).unwrap(), Arc::new(Slow));
-        let mut stream = UnixStream::connect(&path).unwrap();
+        let address = address(dir.path(), "socket");
+        let talks = serve(listen(&address).unwrap(), Arc::new(Slow));
+        let mut stream = UnixStream::connect(&address.path).unwrap();
         stream.write_all(b"{\"do\":\"refresh\"}\n").unwrap();
         while Arc::strong_count(&talks.0) == 1 {
             std::thread::sleep(Duration::from_millis(1));
@@ -407,15 +446,16 @@ mod tests {
         // Long enough that the address does not hold it.
         let deep = dir.path().join("d".repeat(60)).join("e".repeat(60));
         fs::create_dir_all(&deep).unwrap();
-        for path in [dir.path().join("control.sock"), deep.join("control.sock")] {
-            assert!(ask(&path, &Request::Status, PATIENCE).is_err());
+        for dir in [dir.path(), &deep] {
+            let at = address(dir, "control.sock");
+            assert!(ask(&at, &Request::Status, PATIENCE).is_err());
             // A leftover is replaced.
-            drop(listen(&path).unwrap());
-            assert!(ask(&path, &Request::Status, PATIENCE).is_err());
-            serve(listen(&path).unwrap(), Arc::new(Told::default()));
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-            let silent: Vec<_> = (0..8).map(|_| reach(&path, |path| UnixStream::connect(path)).unwrap()).collect();
-            let answer = ask(&path, &Request::Status, PATIENCE).unwrap();
+            drop(listen(&at).unwrap());
+            assert!(ask(&at, &Request::Status, PATIENCE).is_err());
+            serve(listen(&at).unwrap(), Arc::new(Told::default()));
+            assert_eq!(fs::metadata(&at.path).unwrap().permissions().mode() & 0o777, 0o600);
+            let silent: Vec<_> = (0..8).map(|_| at.reach(|path| UnixStream::connect(path)).unwrap()).collect();
+            let answer = ask(&at, &Request::Status, PATIENCE).unwrap();
             assert_eq!(answer.status.unwrap().shown, 3);
             drop(silent);
         }

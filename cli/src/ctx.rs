@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use jp_store::ConversationId;
+use jp_store::beneath::trusted;
 use jp_store::conversation::Conversation;
 use jp_store::layout::Partition;
 use jp_store::lock::{Guard, State};
@@ -54,7 +55,7 @@ impl<'a> Ctx<'a> {
         let Some(named) = &self.workspace else {
             return Ok(Store::open(around, &self.cwd()?)?);
         };
-        match Path::new(named).canonicalize() {
+        match trusted::canonical(Path::new(named)) {
             Ok(path) => Ok(Store::open(around, &path)?),
             Err(error) => match named.to_str().and_then(WorkspaceId::parse) {
                 Some(id) => Store::open_by_id(around, &id).map_err(|error| {

@@ -5,8 +5,8 @@
 mod launch;
 mod notify;
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::path::{Path, PathBuf};
+use std::fs::{File, TryLockError};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -27,7 +27,7 @@ use crate::control::{self, Answer, Request, Served, Talks};
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Result};
 use crate::mounts::{Kind, Known, Record, StateDir};
-use crate::{process, reconcile};
+use crate::{process, reconcile, ui};
 
 /// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
 /// time as long until we end.
@@ -117,7 +117,7 @@ fn live(ctx: &Ctx<'_>, job: &Job) -> Result<Arc<dyn Live>> {
 /// The first thing about a mount that others see.
 fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Result<(Record, Talks)> {
     let socket = state.socket();
-    let listener = control::listen(&socket).map_err(|error| Error::io("listen on", &socket, &error))?;
+    let listener = control::listen(&socket).map_err(|error| Error::io("listen on", &socket.path, &error))?;
     let talks = control::serve(listener, behind.clone());
     let record = Record {
         pid: ctx.env.pid,
@@ -201,7 +201,7 @@ enum Turn {
 
 fn turn(state: &StateDir) -> Result<Turn> {
     let path = state.lock();
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = state.files().open_or_create(&path, 0o600);
     let file = file.map_err(|error| Error::io("open", &path, &error))?;
     let until = Instant::now() + TURN;
     loop {
@@ -295,8 +295,9 @@ fn advise(error: MountError) -> Error {
 }
 
 /// The end of a log, for whoever wants to know why its daemon died.
-pub(crate) fn tail(path: &Path) -> Option<String> {
-    let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
+pub(crate) fn tail(state: &StateDir) -> Option<String> {
+    let text = state.files().read_within(&state.log(), ui::LONGEST_LOG).ok()?;
+    let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(5)..];
     (!last.is_empty()).then(|| last.join("\n"))

@@ -1,12 +1,11 @@
 //! Saves through a mount that are not whole documents: kept on disk beside the store until a good version comes.
 //! A file is a line of JSON that says why, then the bytes as they were saved.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
+use jp_store::beneath::{AllowedDirs, is_wrong_kind};
 use serde::Deserialize;
 
 /// No header is longer; what is longer is not one.
@@ -48,12 +47,12 @@ pub(crate) struct Reason {
 }
 
 /// Every draft below a directory, by conversation and name. One whose header makes no sense is a draft all the same.
-pub(crate) fn list(dir: &Path) -> io::Result<Vec<Draft>> {
+pub(crate) fn list(files: &AllowedDirs, dir: &Path) -> io::Result<Vec<Draft>> {
     let mut found = Vec::new();
-    for (path, name) in entries(dir)? {
+    for (path, name) in entries(files, dir)? {
         let Some(id) = name.parse().ok().and_then(ConversationId::new) else { continue };
-        for (path, file) in entries(&path)? {
-            if let Some((header, bytes)) = read(&path)? {
+        for (path, file) in entries(files, &path)? {
+            if let Some((header, bytes)) = read(files, &path)? {
                 found.push(Draft { id, file, header, bytes });
             }
         }
@@ -70,12 +69,8 @@ fn parse(line: &[u8]) -> Header {
 }
 
 /// The header and the size of the rest; `None` when the file is gone or no file.
-fn read(path: &Path) -> io::Result<Option<(Header, u64)>> {
-    let Some(file) = there(File::open(path))? else { return Ok(None) };
-    let stat = file.metadata()?;
-    if !stat.is_file() {
-        return Ok(None);
-    }
+fn read(files: &AllowedDirs, path: &Path) -> io::Result<Option<(Header, u64)>> {
+    let Some((file, stat)) = there(files.open(path))? else { return Ok(None) };
     let mut line = Vec::new();
     BufReader::new(file.take(LONGEST)).read_until(b'\n', &mut line)?;
     let bytes = stat.len().saturating_sub(line.len() as u64);
@@ -83,18 +78,10 @@ fn read(path: &Path) -> io::Result<Option<(Header, u64)>> {
 }
 
 /// What is in a directory, temporaries left out.
-fn entries(dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
-    let Some(entries) = there(fs::read_dir(dir))? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if let Some(name) = OsStr::to_str(&entry.file_name())
-            && !name.starts_with('.')
-        {
-            found.push((entry.path(), name.to_owned()));
-        }
-    }
-    Ok(found)
+fn entries(files: &AllowedDirs, dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
+    let Some(entries) = there(files.list(dir))? else { return Ok(Vec::new()) };
+    let names = entries.into_iter().filter_map(|(name, _)| name.into_string().ok());
+    Ok(names.filter(|name| !name.starts_with('.')).map(|name| (dir.join(&name), name)).collect())
 }
 
 /// A draft that becomes good meanwhile is not there any more.
@@ -102,12 +89,16 @@ fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        // Nobody saves such a thing.
+        Err(error) if is_wrong_kind(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -130,12 +121,14 @@ mod tests {
     #[test]
     fn lists() {
         let dir = tempfile::tempdir().unwrap();
+        let files = AllowedDirs::default();
+        files.allow(dir.path()).unwrap();
         let write = |path: &str, text: &str| {
             let path = dir.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        assert_eq!(list(&dir.path().join("none")).unwrap(), []);
+        assert_eq!(list(&files, &dir.path().join("none")).unwrap(), []);
         write("17528842001/metadata.json", "{\"waiting\":\"lock\"}\n{\"title\":");
         write("17528832001/events.json", "{}\n");
         write("17528832001/base_config.json", "{}\n1\n2\n");
@@ -143,7 +136,7 @@ mod tests {
         write("17528832001/dir/file", "");
         write("not-an-id/events.json", "{}\n");
         write("17528852001", "a file");
-        let found = list(dir.path()).unwrap();
+        let found = list(&files, dir.path()).unwrap();
         let found: Vec<_> = found.iter().map(|one| (one.id.deciseconds(), &*one.file, one.bytes)).collect();
         let expected =
             [(17528832001, "base_config.json", 4), (17528832001, "events.json", 0), (17528842001, "metadata.json", 9)];

@@ -81,7 +81,7 @@ impl Env {
     /// What the store needs to know.
     pub fn surroundings(&self) -> Surroundings {
         Surroundings {
-            disk: Arc::new(RealDisk),
+            disk: Arc::new(RealDisk::default()),
             data_dir: self.data_dir.clone(),
             pid: self.pid,
             session: self.session.clone(),

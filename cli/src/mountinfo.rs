@@ -2,9 +2,10 @@
 //! process hangs would hang whoever asks.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+
+use jp_store::beneath::trusted;
 
 /// What our mounts are called: the source in the kernel's list, and the kind after `fuse.`.
 const NAME: &str = "jp";
@@ -28,7 +29,7 @@ impl Mount {
 
 /// Everything this process sees mounted.
 pub(crate) fn read() -> Vec<Mount> {
-    parse(&fs::read("/proc/self/mountinfo").unwrap_or_default())
+    parse(&trusted::read("/proc/self/mountinfo").unwrap_or_default())
 }
 
 /// What is mounted at a point. Mounts lie over each other, and the last one listed is on top.
@@ -43,15 +44,15 @@ pub(crate) fn is_ours_mounted(point: &Path) -> bool {
 
 /// The point as the kernel names it: no links above it. The point itself is resolved only where nothing is mounted on it.
 pub(crate) fn place(point: &Path) -> PathBuf {
-    let above = point.parent().and_then(|parent| parent.canonicalize().ok());
+    let above = point.parent().and_then(|parent| trusted::canonical(parent).ok());
     let (Some(above), Some(name)) = (above, point.file_name()) else {
-        return point.canonicalize().unwrap_or_else(|_| point.to_owned());
+        return trusted::canonical(point).unwrap_or_else(|_| point.to_owned());
     };
     let place = above.join(name);
     if at(&read(), &place).is_some() {
         return place;
     }
-    place.canonicalize().unwrap_or(place)
+    trusted::canonical(&place).unwrap_or(place)
 }
 
 /// The list as values. A line that makes no sense is passed over.

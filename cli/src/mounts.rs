@@ -1,19 +1,19 @@
 //! The mounts of a store, as they are known from outside: what each daemon wrote down, whether it lives, what lies at a
 //! mount point, and how a dead one is cleared away.
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::Status;
+use jp_store::beneath::{AllowedDirs, Over, trusted};
 use jp_store::layout::{CONVERSATIONS, Layout};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use serde::{Deserialize, Serialize};
 
-use crate::control::{self, Asked, Request};
+use crate::control::{self, Address, Asked, Request};
 use crate::error::{self, Error, Result};
 use crate::{mountinfo, process};
 
@@ -22,10 +22,14 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// How long a change waits for all mounts to show it.
 const REFRESH: Duration = Duration::from_secs(1);
 
+/// No record is longer.
+const LONGEST_RECORD: u64 = 1 << 20;
+
 /// Where a worktree's daemon keeps its things.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct StateDir {
     pub(crate) dir: PathBuf,
+    files: AllowedDirs,
 }
 
 /// What a daemon writes down of itself.
@@ -80,15 +84,26 @@ pub(crate) enum Standing {
 impl StateDir {
     /// That of this worktree.
     pub(crate) fn of(layout: &Layout) -> Self {
-        Self { dir: layout.worktree_state() }
+        Self { dir: layout.worktree_state(), files: beneath(&layout.store.dir) }
+    }
+
+    /// One that is reached from a directory above it.
+    #[cfg(test)]
+    pub(crate) fn in_dir(dir: PathBuf, top: &Path) -> Self {
+        Self { dir, files: beneath(top) }
+    }
+
+    /// How its files are reached.
+    pub(crate) fn files(&self) -> &AllowedDirs {
+        &self.files
     }
 
     pub(crate) fn record_file(&self) -> PathBuf {
         self.dir.join("mount.json")
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.dir.join("control.sock")
+    pub(crate) fn socket(&self) -> Address {
+        Address { files: self.files.clone(), path: self.dir.join("control.sock") }
     }
 
     pub(crate) fn log(&self) -> PathBuf {
@@ -106,7 +121,8 @@ impl StateDir {
 
     /// What a daemon wrote here; a record that makes no sense counts as none.
     pub(crate) fn known(&self) -> Option<Known> {
-        let record = serde_json::from_slice(&fs::read(self.record_file()).ok()?).ok()?;
+        let record = self.files.read_within(&self.record_file(), LONGEST_RECORD).ok()?;
+        let record = serde_json::from_slice(&record).ok()?;
         Some(Known { state: self.clone(), record })
     }
 
@@ -116,22 +132,25 @@ impl StateDir {
         let failed = |error: &io::Error| Error::io("write", &path, error);
         let mut text = serde_json::to_vec_pretty(record).map_err(|error| failed(&error.into()))?;
         text.push(b'\n');
-        let mut file = tempfile::NamedTempFile::new_in(&self.dir).map_err(|error| failed(&error))?;
-        file.write_all(&text).map_err(|error| failed(&error))?;
-        file.persist(&path).map(drop).map_err(|error| failed(&error.error))
+        self.files.put(&path, &text, 0o600, Over::Anything).map_err(|error| failed(&error))
     }
 
     /// Makes the directory, for nobody but its owner: whoever reaches the socket can end the mount.
     pub(crate) fn make(&self) -> Result<()> {
-        fs::create_dir_all(&self.dir)
-            .and_then(|()| fs::set_permissions(&self.dir, Permissions::from_mode(0o700)))
-            .map_err(|error| Error::io("make", &self.dir, &error))
+        let failed = |error: io::Error| Error::io("make", &self.dir, &error);
+        for dir in self.dir.parent().into_iter().chain([&*self.dir]) {
+            match self.files.create_dir(dir, 0o700) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(failed)?,
+            }
+        }
+        self.files.set_mode(&self.dir, 0o700).map_err(failed)
     }
 
     /// Forgets a mount that has ended.
     pub(crate) fn forget(&self) {
-        for path in [self.record_file(), self.socket()] {
-            match fs::remove_file(&path) {
+        for path in [self.record_file(), self.socket().path] {
+            match self.files.remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!("cannot remove {}: {error}", path.display());
                 }
@@ -173,20 +192,31 @@ impl Known {
 
 /// Every mount of a store, whichever worktree's it is.
 pub(crate) fn of_store(layout: &Layout) -> Vec<Known> {
-    below(&layout.store.vfs())
+    below(&layout.store.vfs(), &beneath(&layout.store.dir))
 }
 
 /// Every mount of every store.
 pub(crate) fn of_user(data_dir: &Path) -> Vec<Known> {
-    let stores = fs::read_dir(data_dir.join("workspace")).into_iter().flatten().flatten();
-    stores.flat_map(|store| below(&store.path().join("vfs"))).collect()
+    let (stores, files) = (data_dir.join("workspace"), beneath(data_dir));
+    let names = files.list(&stores).unwrap_or_default();
+    names.iter().flat_map(|(name, _)| below(&stores.join(name).join("vfs"), &files)).collect()
 }
 
-fn below(vfs: &Path) -> Vec<Known> {
-    let dirs = fs::read_dir(vfs).into_iter().flatten().flatten();
-    let mut found: Vec<Known> = dirs.filter_map(|dir| StateDir { dir: dir.path() }.known()).collect();
+fn below(vfs: &Path, files: &AllowedDirs) -> Vec<Known> {
+    let names = files.list(vfs).unwrap_or_default();
+    let state = |name| StateDir { dir: vfs.join(name), files: files.clone() };
+    let mut found: Vec<Known> = names.into_iter().filter_map(|(name, _)| state(name).known()).collect();
     found.sort_by(|a, b| a.record.point.cmp(&b.record.point));
     found
+}
+
+/// What is beneath this directory. Where it cannot be used there is nothing.
+fn beneath(dir: &Path) -> AllowedDirs {
+    let files = AllowedDirs::default();
+    if let Err(error) = files.allow(dir) {
+        tracing::debug!("{} is not used: {error}", dir.display());
+    }
+    files
 }
 
 /// The mounts of a store whose processes are gone, and what was known of them.
@@ -249,9 +279,10 @@ enum Probe {
 fn probe(point: &Path) -> Probe {
     let (send, receive) = mpsc::channel();
     let point = point.to_owned();
-    std::thread::spawn(move || send.send(nix::sys::statvfs::statvfs(&point).map(drop)));
+    std::thread::spawn(move || send.send(trusted::ask(&point)));
+    let dead = [Errno::ENOTCONN as i32, Errno::ECONNABORTED as i32];
     match receive.recv_timeout(ANSWER) {
-        Ok(Err(nix::errno::Errno::ENOTCONN | nix::errno::Errno::ECONNABORTED)) => Probe::Dead,
+        Ok(Err(error)) if error.raw_os_error().is_some_and(|code| dead.contains(&code)) => Probe::Dead,
         Ok(_) => Probe::Answers,
         Err(_) => Probe::Silent,
     }
@@ -275,7 +306,7 @@ fn cut_off(point: &Path) -> bool {
     let mounts = mountinfo::read();
     let Some(mount) = mountinfo::at(&mounts, point) else { return false };
     let switch = format!("/sys/fs/fuse/connections/{}/abort", mount.device);
-    if fs::write(&switch, "1").is_ok() {
+    if trusted::write(&switch, b"1").is_ok() {
         return false;
     }
     umount2(point, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW).is_ok()
@@ -317,13 +348,17 @@ pub(crate) fn refresh(layout: &Layout) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
     fn records() {
         let dir = tempfile::tempdir().unwrap();
         let vfs = dir.path().join("workspace/main-otvo8/vfs");
-        let state = StateDir { dir: vfs.join("0123456789abcdef") };
+        let state = StateDir::in_dir(vfs.join("0123456789abcdef"), dir.path());
+        fs::create_dir_all(vfs.parent().unwrap()).unwrap();
         assert!(state.known().is_none() && of_user(dir.path()).is_empty());
         state.make().unwrap();
         assert_eq!(fs::metadata(&state.dir).unwrap().permissions().mode() & 0o777, 0o700);
@@ -377,7 +412,7 @@ mod tests {
             version: "0".into(),
             since: "2025-07-20T12:00:00Z".into(),
         };
-        let state = StateDir { dir: point.clone() };
+        let state = StateDir::in_dir(point.clone(), point.parent().unwrap());
         state.write(&record).unwrap();
         let known = state.known().unwrap();
         assert!(matches!(standing(&point, Some(&known)), Standing::Mute), "nobody listens");

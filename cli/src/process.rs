@@ -2,9 +2,10 @@
 //! Links are read and never followed, so a filesystem that hangs hangs nobody here.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use jp_store::beneath::trusted;
 
 /// A process that has something open below a point.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -17,14 +18,14 @@ pub(crate) struct Occupant {
 /// When a process began, in ticks since the system did; `None` when it is gone. With its number this names a process for
 /// good, where the number alone is used again.
 pub(crate) fn started(pid: u32) -> Option<u64> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(&trusted::read_text(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Who is in a mount: working in it, running from it, or with a file of it open or mapped. We are not: what we have open is
 /// the shell's that we come from. Neither is the process behind it, which has only the directory beneath it open.
 pub(crate) fn occupants(point: &Path, daemon: u32) -> Vec<Occupant> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let names = trusted::names("/proc");
+    let pids = names.iter().filter_map(|name| name.to_str()?.parse().ok());
     let others = pids.filter(|&pid| pid != std::process::id() && pid != daemon);
     let mut found: Vec<Occupant> = others.filter_map(|pid| occupant(pid, point)).collect();
     found.sort_by_key(|occupant| occupant.pid);
@@ -34,14 +35,15 @@ pub(crate) fn occupants(point: &Path, daemon: u32) -> Vec<Occupant> {
 fn occupant(pid: u32, point: &Path) -> Option<Occupant> {
     let dir = PathBuf::from(format!("/proc/{pid}"));
     let links = ["cwd", "root", "exe"].map(|name| dir.join(name));
-    let files = fs::read_dir(dir.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
-    let linked = links.into_iter().chain(files).filter_map(|link| fs::read_link(link).ok());
+    let fds = dir.join("fd");
+    let files = trusted::names(&fds).into_iter().map(|name| fds.join(name));
+    let linked = links.into_iter().chain(files).filter_map(|link| trusted::read_link(&link).ok());
     let path = linked.into_iter().find(|target| is_below(point, target)).or_else(|| {
-        let maps = fs::read(dir.join("maps")).unwrap_or_default();
+        let maps = trusted::read(dir.join("maps")).unwrap_or_default();
         let mapped = maps.split(|&byte| byte == b'\n').filter_map(mapped_path);
         mapped.into_iter().find(|path| is_below(point, path)).map(Path::to_owned)
     })?;
-    let name = fs::read_to_string(dir.join("comm")).unwrap_or_default();
+    let name = trusted::read_text(dir.join("comm")).unwrap_or_default();
     Some(Occupant { pid, name: name.trim_end().to_owned(), path: path.display().to_string() })
 }
 
@@ -126,7 +128,7 @@ mod tests {
         let point = dir.path().canonicalize().unwrap();
         let me = std::process::id();
         assert_eq!(occupant(me, &point), None);
-        let _file = fs::File::create(point.join("file")).unwrap();
+        let _file = std::fs::File::create(point.join("file")).unwrap();
         assert!(occupant(me, &point).is_some_and(|found| found.path.ends_with("/file")));
         assert_eq!(occupants(&point, 0), []);
     }

@@ -94,7 +94,7 @@ impl Job {
             Direction::Out | Direction::Both => Request::Export { form: self.wanted.form, part },
         };
         let socket = known.state.socket();
-        let mute = |error: io::Error| Error::io("speak with the daemon at", &socket, &error);
+        let mute = |error: io::Error| Error::io("speak with the daemon at", &socket.path, &error);
         let asked = Asked::begin(&socket, &request, ANSWER).map_err(mute)?;
         if !asked.begins(NOTICEABLE) {
             ctx.ui.note("The process behind the mount is at work on it; it goes on when you stop waiting.");

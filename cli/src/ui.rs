@@ -23,7 +23,7 @@ pub(crate) use jp_store::clean::{clean, clean_block};
 use serde::Serialize;
 
 pub(crate) use self::ago::ago;
-pub(crate) use self::log::Log;
+pub(crate) use self::log::{LONGEST_LOG, Log};
 pub(crate) use self::table::{Cell, Column, Look, Table};
 pub(crate) use self::trace::{install as install_trace, install_log};
 use crate::args::{Color, Format, Global};

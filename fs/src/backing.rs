@@ -3,12 +3,14 @@
 
 use std::ffi::OsString;
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use jp_store::beneath::{AllowedDirs, LARGEST, is_wrong_kind};
 use jp_store::disk::Kind;
+use nix::sys::time::TimeSpec;
 
 /// What the filesystem says about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,45 +109,42 @@ pub trait Backing: Send + Sync + Debug {
 }
 
 /// The real filesystem.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealBacking;
-
-/// A pipe in a file's place must not hang us, and a link must not lead us away.
-const GUARDED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+#[derive(Clone, Debug)]
+pub struct RealBacking {
+    allowed: AllowedDirs,
+}
 
 /// How much of a file is fetched ahead. Whoever reads on has the rest fetched by the system.
 const FETCHED: i64 = 256 << 10;
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(GUARDED).open(path)
-}
+impl RealBacking {
+    /// For files beneath these directories.
+    pub fn new(allowed: AllowedDirs) -> Self {
+        Self { allowed }
+    }
 
-/// Opens for writing. A file whose mode forbids that was opened by its user when it did not, or is being made with that
-/// mode, so the mode is set aside for a moment.
-fn open_write(path: &Path) -> io::Result<File> {
-    let options = || {
-        let mut options = OpenOptions::new();
-        options.write(true).custom_flags(GUARDED);
-        options
-    };
-    match options().open(path) {
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            let before = fs::symlink_metadata(path)?.permissions();
-            fs::set_permissions(path, Permissions::from_mode(before.mode() | 0o200))?;
-            let file = options().open(path);
-            fs::set_permissions(path, before)?;
-            file
+    /// Opens for writing. A file whose mode forbids that was opened by its user when it did not, or is being made with that
+    /// mode, so the mode is set aside for a moment.
+    fn open_write(&self, path: &Path) -> io::Result<File> {
+        match self.allowed.open_write(path) {
+            Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+                let before = self.allowed.stat(path)?.mode();
+                self.allowed.set_mode(path, before | 0o200)?;
+                let file = self.allowed.open_write(path);
+                self.allowed.set_mode(path, before)?;
+                file
+            }
+            result => result,
         }
-        result => result,
     }
 }
 
 impl Backing for RealBacking {
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let meta = fs::symlink_metadata(path)?;
+        let meta = self.allowed.stat(path)?;
         let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
         Ok(Stat {
-            kind: kind_of(meta.file_type()),
+            kind: meta.file_type().into(),
             size: meta.len(),
             mtime: nanos(meta.mtime(), meta.mtime_nsec()),
             atime: nanos(meta.atime(), meta.atime_nsec()),
@@ -159,13 +158,11 @@ impl Backing for RealBacking {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<(OsString, Kind)>> {
-        fs::read_dir(path)?
-            .map(|entry| entry.and_then(|entry| Ok((entry.file_name(), kind_of(entry.file_type()?)))))
-            .collect()
+        self.allowed.list(path)
     }
 
     fn read(&self, path: &Path, offset: u64, size: usize) -> io::Result<Vec<u8>> {
-        let file = open(path)?;
+        let (file, _) = self.allowed.open(path)?;
         let mut bytes = vec![0; size];
         let mut filled = 0;
         while filled < size {
@@ -181,9 +178,9 @@ impl Backing for RealBacking {
     }
 
     fn read_all(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut file = open(path)?;
+        let (mut file, meta) = self.allowed.open_within(path, LARGEST)?;
         // One more than there should be: a read that ends before it has seen the end.
-        let size = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let size = usize::try_from(meta.len()).map_err(io::Error::other)?;
         let mut bytes = vec![0; size.saturating_add(1)];
         let mut filled = 0;
         while filled <= size {
@@ -206,88 +203,99 @@ impl Backing for RealBacking {
     }
 
     fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<()> {
-        open_write(path)?.write_all_at(data, offset)
+        self.open_write(path)?.write_all_at(data, offset)
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<()> {
         // The caller's umask is in the mode already; ours must not be applied on top.
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode).custom_flags(GUARDED).open(path)?;
-        file.set_permissions(Permissions::from_mode(mode))
+        self.allowed.create(path, mode)?.set_permissions(Permissions::from_mode(mode))
     }
 
     fn truncate(&self, path: &Path, size: u64) -> io::Result<()> {
-        open_write(path)?.set_len(size)
+        self.open_write(path)?.set_len(size)
     }
 
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
-        fs::write(beside, bytes)?;
-        fs::rename(beside, path)
+        let mut file = self.allowed.open_or_create(beside, 0o600)?;
+        file.set_len(0)?;
+        file.write_all(bytes)?;
+        self.allowed.rename(beside, path)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        open(path)?.sync_all()
+        match self.allowed.open(path) {
+            Err(error) if is_wrong_kind(&error) => self.allowed.open_dir(path)?.sync_all(),
+            opened => opened?.0.sync_all(),
+        }
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        fs::set_permissions(path, Permissions::from_mode(mode))
+        self.allowed.set_mode(path, mode)
     }
 
     fn set_times(&self, path: &Path, atime: Option<i64>, mtime: Option<i64>) -> io::Result<()> {
-        use nix::sys::stat::{UtimensatFlags, utimensat};
-        use nix::sys::time::TimeSpec;
         let spec = |time: Option<i64>| match time {
             Some(time) => TimeSpec::new(time.div_euclid(1_000_000_000), time.rem_euclid(1_000_000_000)),
             None => TimeSpec::UTIME_OMIT,
         };
-        utimensat(nix::fcntl::AT_FDCWD, path, &spec(atime), &spec(mtime), UtimensatFlags::NoFollowSymlink)
-            .map_err(io::Error::from)
+        self.allowed.set_times(path, spec(atime), spec(mtime))
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        fs::DirBuilder::new().mode(mode).create(path)?;
-        fs::set_permissions(path, Permissions::from_mode(mode))
+        self.allowed.create_dir(path, mode)?;
+        self.allowed.set_mode(path, mode)
     }
 
     fn make_dirs(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        match self.allowed.create_dir(path, 0o700) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
+                Some(parent) => {
+                    self.make_dirs(parent)?;
+                    self.make_dirs(path)
+                }
+                None => Err(error),
+            },
+            made => made,
+        }
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
-        std::os::unix::fs::symlink(target, link)
+        self.allowed.symlink(target, link)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        fs::read_link(path)
+        self.allowed.read_link(path)
     }
 
     fn link(&self, path: &Path, name: &Path) -> io::Result<()> {
-        fs::hard_link(path, name)
+        self.allowed.link(path, name)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        self.allowed.rename(from, to)
     }
 
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
-        use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-        renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE).map_err(io::Error::from)
+        self.allowed.exchange(one, other)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        self.allowed.remove_file(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        self.allowed.remove_dir(path)
     }
 
     fn fetch(&self, path: &Path) -> io::Result<()> {
         use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-        posix_fadvise(open(path)?, 0, FETCHED, PosixFadviseAdvice::POSIX_FADV_WILLNEED).map_err(io::Error::from)
+        let (file, _) = self.allowed.open(path)?;
+        posix_fadvise(file, 0, FETCHED, PosixFadviseAdvice::POSIX_FADV_WILLNEED).map_err(io::Error::from)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {
-        let stat = nix::sys::statvfs::statvfs(path).map_err(io::Error::from)?;
+        let stat = self.allowed.space(path)?;
         Ok(Space {
             block: u32::try_from(stat.fragment_size()).unwrap_or(4096),
             blocks: stat.blocks(),
@@ -296,17 +304,5 @@ impl Backing for RealBacking {
             files: stat.files(),
             files_free: stat.files_free(),
         })
-    }
-}
-
-fn kind_of(kind: fs::FileType) -> Kind {
-    if kind.is_file() {
-        Kind::File
-    } else if kind.is_dir() {
-        Kind::Dir
-    } else if kind.is_symlink() {
-        Kind::Link
-    } else {
-        Kind::Other
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use jp_store::beneath::WrongKind;
+
 /// Why a request fails.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
@@ -118,6 +120,15 @@ fn store_errno(error: &jp_store::Error) -> i32 {
 
 /// The number of an error of the system; what has none is an input or output error.
 pub(crate) fn io_errno(error: &io::Error) -> i32 {
+    if let Some(wrong) = error.get_ref().and_then(|inner| inner.downcast_ref::<WrongKind>()) {
+        return match wrong.what {
+            WrongKind::LINK => libc::ELOOP,
+            WrongKind::DIR => libc::EISDIR,
+            WrongKind::NOT_DIR => libc::ENOTDIR,
+            WrongKind::TOO_LARGE => libc::EFBIG,
+            _ => libc::EPERM,
+        };
+    }
     match (error.raw_os_error(), error.kind()) {
         (Some(errno), _) => errno,
         (None, io::ErrorKind::NotFound) => libc::ENOENT,

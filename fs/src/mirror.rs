@@ -152,7 +152,7 @@ impl Mirror {
         };
         let identity = disk.stat(&storage).map_err(io("look at"))?.into();
         let (writer, migrated) = store.writer()?;
-        let watch = Watch::begin(writer.store().layout(), poll);
+        let watch = Watch::begin(writer.store().layout(), writer.store().allowed(), poll);
         let home = Home { writer, disk, storage: storage.clone(), identity };
         let gone = || Error::Refused(format!("{} was replaced meanwhile", storage.display()));
         let first = home.reconcile(&Wait::none(), || true)?.ok_or_else(gone)?;

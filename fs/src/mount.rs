@@ -1,14 +1,16 @@
 //! A mount from its beginning to its end: the store is made ready, the kernel is greeted, and a few threads do what has to
 //! be done beside answering.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use jp_store::beneath::{AllowedDirs, trusted};
+use jp_store::boundaries::check_mount_point;
 use jp_store::lock::Wait;
 use jp_store::plan::{Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
@@ -128,7 +130,7 @@ pub struct Session {
 #[derive(Debug)]
 struct Ground {
     /// The real directory beneath the mount, held from before it was covered.
-    _under: OwnedFd,
+    _under: File,
     /// How its files are reached without going through the mount.
     reached: PathBuf,
     /// The store as it is with the real files in reach, where the mount covers them.
@@ -144,15 +146,17 @@ impl Session {
         let memory = Arc::new(Memory::default());
         around.disk = Arc::new(Forgetting::new(around.disk, memory.clone()));
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
-        let under = open_dir(point).map_err(io("open"))?;
-        let reached = PathBuf::from(format!("/proc/self/fd/{}", under.as_raw_fd()));
+        let under = trusted::open_dir(point).map_err(io("open"))?;
+        let reached = AllowedDirs::path_of(&under);
+        around.disk.allowed().allow_open(&reached, under.try_clone().map_err(io("open"))?.into());
         // Until something is mounted on it, the point leads to the real files by the shorter way.
         let plain = Store::open_with_work(around.clone(), start, point.to_owned(), false)?;
         if plain.layout().is_single_root() {
             return Err(Error::Refused("there is no user-local storage, so there is nothing to mount".to_owned()));
         }
         let home = plain.layout().storage.join(jp_store::layout::CONVERSATIONS);
-        let covers = home == point || home.canonicalize().is_ok_and(|home| home == point);
+        let covers = home == point || trusted::canonical(&home).is_ok_and(|home| home == point);
+        check_mount_point(plain.layout(), point)?;
         if !covers {
             let (writer, migrated) = Store::open(around, start)?.writer()?;
             let rest = writer.import_all()?;
@@ -192,13 +196,16 @@ impl Session {
     ) -> Result<Arc<Self>, Error> {
         let io = |verb: &'static str| move |source| Error::Io { verb, path: point.to_owned(), source };
         let (outbox, inbox) = teller::post();
-        let (mut watch, waker) = Watch::new(writer.store().layout(), options.poll).map_err(io("watch the store of"))?;
+        let (mut watch, waker) =
+            Watch::new(writer.store().layout().clone(), writer.store().allowed().clone(), options.poll)
+                .map_err(io("watch the store of"))?;
         watch.memory = ground.memory.clone();
         let watching = watch.standing();
         let (found, keeper) = (seen.take_found(), writer.clone());
         let rules =
             Rules { read_only: options.read_only, all: options.all, strict: options.strict, xattrs: options.xattrs };
-        let backing = Arc::new(Remembering::new(RealBacking, ground.memory.clone()));
+        let backing =
+            Arc::new(Remembering::new(RealBacking::new(writer.store().allowed().clone()), ground.memory.clone()));
         let under = ground.reached.clone();
         let vfs = Vfs::with(writer, backing, under, rules, outbox.clone(), Some(seen)).map_err(refusal)?;
         let vfs = Arc::new(vfs);
@@ -355,12 +362,6 @@ fn tend(vfs: &Vfs, ending: &Flag) {
             vfs.keep_former();
         }
     }
-}
-
-fn open_dir(path: &Path) -> io::Result<OwnedFd> {
-    use nix::fcntl::{OFlag, open};
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    open(path, flags, nix::sys::stat::Mode::empty()).map_err(io::Error::from)
 }
 
 /// Takes a mount away: by ourselves where that is allowed, else by way of the program that is allowed to.

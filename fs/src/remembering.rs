@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jp_store::beneath::AllowedDirs;
 use jp_store::disk::{self, Contents, DirEntry, Disk, Kind};
 
 use crate::backing::{Backing, Space, Stat};
@@ -171,6 +172,10 @@ impl Forgetting {
 }
 
 impl Disk for Forgetting {
+    fn allowed(&self) -> &AllowedDirs {
+        self.real.allowed()
+    }
+
     fn stat(&self, path: &Path) -> io::Result<disk::Stat> {
         self.real.stat(path)
     }
@@ -211,8 +216,8 @@ impl Disk for Forgetting {
         self.real.open_existing_lock(path)
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.change(&[path], |real| real.create_dir(path))
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.change(&[path], |real| real.create_dir(path, mode))
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {

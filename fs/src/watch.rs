@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jp_store::ConversationId;
+use jp_store::beneath::{AllowedDirs, Kind, is_wrong_kind};
 use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, Partition, TRASH};
 use jp_store::reconcile::ManagedFile;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
@@ -72,6 +75,7 @@ pub(crate) struct Watch {
     inotify: Option<Inotify>,
     on: HashMap<WatchDescriptor, On>,
     layout: Layout,
+    allowed: AllowedDirs,
     bell: Bell,
     /// What must not remember what has changed.
     pub(crate) memory: Arc<Memory>,
@@ -90,15 +94,12 @@ fn system() -> Option<Inotify> {
 
 impl Watch {
     /// Nothing is watched before [`Watch::run`].
-    pub(crate) fn new(layout: &Layout, polling: bool) -> io::Result<(Self, Waker)> {
+    pub(crate) fn new(layout: Layout, allowed: AllowedDirs, polling: bool) -> io::Result<(Self, Waker)> {
         let (bell, waker) = bell()?;
         let books = ["tree.json", "tree.journal", "projection.json", "journal"].map(OsString::from);
         let inotify = if polling { None } else { system() };
         let (standing, memory) = (Arc::default(), Arc::default());
-        Ok((
-            Self { inotify, on: HashMap::new(), layout: layout.clone(), bell, memory, standing, owing: false, books },
-            waker,
-        ))
+        Ok((Self { inotify, on: HashMap::new(), layout, allowed, bell, memory, standing, owing: false, books }, waker))
     }
 
     /// Tells others how it goes.
@@ -263,7 +264,7 @@ impl Watch {
     fn add_all(&mut self) -> io::Result<()> {
         let store = self.layout.store.clone();
         for dir in [store.vfs(), self.layout.worktree_state(), store.locks()] {
-            std::fs::create_dir_all(&dir)?;
+            make_dir(&self.allowed, &dir)?;
         }
         self.add(&store.vfs(), On::Books)?;
         self.add(&self.layout.worktree_state(), On::Books)?;
@@ -271,16 +272,13 @@ impl Watch {
         self.add_for(&store.locks(), On::Locks, AddWatchFlags::IN_DELETE | AddWatchFlags::IN_ONLYDIR)?;
         self.add_partition(store.conversations())?;
         let archive = store.conversations().join(ARCHIVE);
-        if archive.is_dir() {
-            self.add_partition(archive)?;
-        }
-        Ok(())
+        let added = self.add_partition(archive);
+        if added.as_ref().is_err_and(is_gone) { Ok(()) } else { added }
     }
 
     fn add_partition(&mut self, dir: PathBuf) -> io::Result<()> {
         self.add(&dir, On::Partition(dir.clone()))?;
-        for entry in std::fs::read_dir(&dir)? {
-            let name = entry?.file_name();
+        for (name, _) in self.allowed.list(&dir)? {
             if let Some(id) = ConversationId::from_dirname(&name) {
                 self.add_tree(id, &dir.join(name), Path::new(""))?;
             }
@@ -308,9 +306,9 @@ impl Watch {
         self.add_tree(id, dir, inner)?;
         let mut open = vec![inner.to_owned()];
         while let Some(inner) = open.pop() {
-            for (name, is_dir) in entries(&dir.join(&inner))? {
+            for (name, kind) in self.entries(&dir.join(&inner))? {
                 let inner = inner.join(name);
-                if is_dir && inner != Path::new(CONVERSATIONS) {
+                if kind == Kind::Dir && inner != Path::new(CONVERSATIONS) {
                     open.push(inner.clone());
                 }
                 noticed.files.insert((id, inner));
@@ -326,16 +324,16 @@ impl Watch {
     }
 
     fn add_dir(&mut self, id: ConversationId, dir: &Path, inner: &Path) -> io::Result<()> {
-        use std::os::unix::fs::MetadataExt as _;
         let path = dir.join(inner);
-        self.add(&path, On::Conversation(id, dir.to_owned(), inner.to_owned()))?;
+        let on = On::Conversation(id, dir.to_owned(), inner.to_owned());
+        let Some(watched) = self.add_for(&path, on, CHANGES)? else { return Ok(()) };
         // Two links mean no directory inside, on filesystems that count them.
-        if std::fs::symlink_metadata(&path)?.nlink() == 2 {
+        if watched.metadata()?.nlink() == 2 {
             return Ok(());
         }
-        for (name, is_dir) in entries(&path)? {
+        for (name, kind) in self.entries(&path)? {
             let inner = inner.join(name);
-            if is_dir && inner != Path::new(CONVERSATIONS) {
+            if kind == Kind::Dir && inner != Path::new(CONVERSATIONS) {
                 self.add_tree(id, dir, &inner)?;
             }
         }
@@ -343,30 +341,38 @@ impl Watch {
     }
 
     fn add(&mut self, path: &Path, on: On) -> io::Result<()> {
-        self.add_for(path, on, CHANGES)
+        self.add_for(path, on, CHANGES).map(drop)
     }
 
-    fn add_for(&mut self, path: &Path, on: On, what: AddWatchFlags) -> io::Result<()> {
-        let Some(inotify) = &self.inotify else { return Ok(()) };
-        let descriptor = inotify.add_watch(path, what)?;
+    /// Watches a directory, and gives what it was opened as; `None` where nothing is watched.
+    fn add_for(&mut self, path: &Path, on: On, what: AddWatchFlags) -> io::Result<Option<File>> {
+        let Some(inotify) = &self.inotify else { return Ok(None) };
+        let dir = self.allowed.open_dir(path)?;
+        let descriptor = inotify.add_watch(&AllowedDirs::path_of(&dir), what)?;
         self.on.insert(descriptor, on);
-        Ok(())
+        Ok(Some(dir))
+    }
+
+    /// What is in a directory. One that is gone has nothing.
+    fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, Kind)>> {
+        match self.allowed.list(dir) {
+            Err(error) if is_gone(&error) => Ok(Vec::new()),
+            listed => listed,
+        }
     }
 }
 
-/// What is in a directory, and whether that is a directory. One that is gone has nothing.
-fn entries(dir: &Path) -> io::Result<Vec<(OsString, bool)>> {
-    let listed = match std::fs::read_dir(dir) {
-        Err(error) if is_gone(&error) => return Ok(Vec::new()),
-        listed => listed?,
-    };
-    let entry = |entry: std::fs::DirEntry| Ok((entry.file_name(), entry.file_type()?.is_dir()));
-    listed.map(|listed| entry(listed?)).collect()
+/// Makes a directory whose parent is there, unless it is there as well.
+pub(crate) fn make_dir(allowed: &AllowedDirs, dir: &Path) -> io::Result<()> {
+    match allowed.create_dir(dir, 0o700) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// Whether there is nothing to watch any more, rather than nothing to watch it with.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || is_wrong_kind(error)
 }
 
 #[cfg(test)]
@@ -390,7 +396,9 @@ mod tests {
         };
         let dir = layout.store.conversations().join("17528832001-one");
         fs::create_dir_all(&dir).unwrap();
-        let (mut watch, _) = Watch::new(&layout, false).unwrap();
+        let allowed = AllowedDirs::default();
+        allowed.allow(root).unwrap();
+        let (mut watch, _) = Watch::new(layout, allowed, false).unwrap();
         watch.add_all().unwrap();
         (watch, dir)
     }

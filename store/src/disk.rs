@@ -3,23 +3,13 @@
 
 use std::ffi::OsString;
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// What kind of thing a name stands for. Links are not followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Dir,
-    /// A symbolic link.
-    Link,
-    /// A socket, a pipe, a device.
-    Other,
-}
+pub use crate::beneath::Kind;
+use crate::beneath::{AllowedDirs, LARGEST};
 
 /// What the filesystem says about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +52,12 @@ pub struct Contents {
 
 /// The calls the store makes. Each is one thing that can fail.
 pub trait Disk: Send + Sync + Debug {
+    /// The directories beneath which files are reached. Every other call refuses a path that lies elsewhere, or that leads
+    /// through a link.
+    fn allowed(&self) -> &AllowedDirs;
     /// `lstat`.
     fn stat(&self, path: &Path) -> io::Result<Stat>;
-    /// Reads a whole file.
+    /// Reads a whole regular file.
     fn read(&self, path: &Path) -> io::Result<Contents>;
     /// Reads a file from an offset to its end. The stat is that of the whole file.
     fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents>;
@@ -72,8 +65,8 @@ pub trait Disk: Send + Sync + Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Reads a link.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Makes one directory; its parent is there.
-    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes one directory with these permission bits, narrowed by the umask; its parent is there.
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes a new file with these bytes and permission bits and brings it to disk. Fails if the name is taken.
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
     /// As [`Disk::write_new`], for one of many: nothing is brought to disk before [`Disk::sync_all`].
@@ -104,12 +97,35 @@ pub trait Disk: Send + Sync + Debug {
 }
 
 /// The real filesystem.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealDisk;
+#[derive(Clone, Debug, Default)]
+pub struct RealDisk {
+    allowed: AllowedDirs,
+}
+
+impl RealDisk {
+    /// For files beneath these directories.
+    pub fn new(allowed: AllowedDirs) -> Self {
+        Self { allowed }
+    }
+
+    /// With one directory to begin with.
+    pub fn beneath(dir: &Path) -> io::Result<Self> {
+        let disk = Self::default();
+        disk.allowed.allow(dir)?;
+        Ok(disk)
+    }
+}
+
+/// Permission bits of lock files.
+const LOCK_MODE: u32 = 0o600;
 
 impl Disk for RealDisk {
+    fn allowed(&self) -> &AllowedDirs {
+        &self.allowed
+    }
+
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        fs::symlink_metadata(path).map(|meta| stat_of(&meta))
+        self.allowed.stat(path).map(|meta| stat_of(&meta))
     }
 
     fn read(&self, path: &Path) -> io::Result<Contents> {
@@ -117,14 +133,8 @@ impl Disk for RealDisk {
     }
 
     fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
-        // A pipe put in a file's place must not hang the reader, hence NONBLOCK and the check for a regular file.
-        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
-        let stat = stat_of(&file.metadata()?);
-        match stat.kind {
-            Kind::File => {}
-            Kind::Dir => return Err(io::Error::from_raw_os_error(libc::EISDIR)),
-            Kind::Link | Kind::Other => return Err(io::Error::other("not a regular file")),
-        }
+        let (mut file, meta) = self.allowed.open_within(path, LARGEST)?;
+        let stat = stat_of(&meta);
         if offset > 0 {
             file.seek(io::SeekFrom::Start(offset))?;
         }
@@ -132,91 +142,73 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        fs::read_dir(path)?
-            .map(|entry| {
-                let entry = entry?;
-                Ok(DirEntry { name: entry.file_name(), kind: kind_of(entry.file_type()?) })
-            })
-            .collect()
+        let entry = |(name, kind)| DirEntry { name, kind };
+        Ok(self.allowed.list(path)?.into_iter().map(entry).collect())
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        fs::read_link(path)
+        self.allowed.read_link(path)
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().mode(0o777).create(path)
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.allowed.create_dir(path, mode)
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        let mut file = self.allowed.create(path, mode)?;
         file.write_all(bytes)?;
         file.sync_all()
     }
 
     fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(bytes)
+        self.allowed.create(path, mode)?.write_all(bytes)
     }
 
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
-        nix::unistd::syncfs(File::open(dir)?).map_err(io::Error::from)
+        Ok(nix::unistd::syncfs(self.allowed.open_dir(dir)?)?)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        self.allowed.rename(from, to)
     }
 
     fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
-        use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-        renameat2(AT_FDCWD, a, AT_FDCWD, b, RenameFlags::RENAME_EXCHANGE).map_err(io::Error::from)
+        self.allowed.exchange(a, b)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        self.allowed.remove_file(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        self.allowed.remove_dir(path)
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
-        std::os::unix::fs::symlink(target, link)
+        self.allowed.symlink(target, link)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        self.allowed.open_dir(path)?.sync_all()
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        OpenOptions::new().append(true).create(true).custom_flags(flags).open(path)?.write_all(bytes)
+        self.allowed.open_append(path, 0o666)?.write_all(bytes)
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        // NONBLOCK, because a pipe in the file's place would hang a reader.
-        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        OpenOptions::new().read(true).custom_flags(flags).open(path)?.sync_all()
+        self.allowed.open(path)?.0.sync_all()
     }
 
     fn open_existing_lock(&self, path: &Path) -> io::Result<File> {
-        // NONBLOCK, because a pipe in the file's place would hang a reader.
-        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(flags);
-        match options.clone().write(true).open(path) {
-            Err(error) if is_refusal(&error) => options.open(path),
+        match self.allowed.open_both(path) {
+            Err(error) if is_refusal(&error) => self.allowed.open(path).map(|(file, _)| file),
             other => other,
         }
     }
 
     fn open_lock(&self, path: &Path) -> io::Result<File> {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(path)
+        self.allowed.open_or_create(path, LOCK_MODE)
     }
 }
 
@@ -243,9 +235,9 @@ fn read_sized(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn stat_of(meta: &fs::Metadata) -> Stat {
+fn stat_of(meta: &Metadata) -> Stat {
     Stat {
-        kind: kind_of(meta.file_type()),
+        kind: meta.file_type().into(),
         size: meta.len(),
         mtime: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
         ctime: meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec()),
@@ -262,16 +254,4 @@ fn stat_of(meta: &fs::Metadata) -> Stat {
 
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
-}
-
-fn kind_of(kind: fs::FileType) -> Kind {
-    if kind.is_file() {
-        Kind::File
-    } else if kind.is_dir() {
-        Kind::Dir
-    } else if kind.is_symlink() {
-        Kind::Link
-    } else {
-        Kind::Other
-    }
 }

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::{DirEntry, Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::scan::is_absent;
+use crate::temporaries::Temporaries;
 use crate::writer::Later;
 
 /// A file to be made: a path relative to its directory, its bytes, its permission bits.
@@ -38,21 +38,20 @@ type WriteFile<'a> = dyn Fn(&Path, &[u8], u32) -> std::io::Result<()> + 'a;
 
 /// Permission bits of new files, before the umask.
 pub(crate) const FILE_MODE: u32 = 0o666;
-
-static SERIAL: AtomicU64 = AtomicU64::new(0);
+/// Permission bits of new directories, before the umask.
+pub(crate) const DIR_MODE: u32 = 0o777;
 
 /// A scratch directory. What is in it matters to nobody once the process that put it there is gone.
 #[derive(Clone, Debug)]
 pub(crate) struct Scratch<'a> {
     disk: &'a dyn Disk,
-    dir: PathBuf,
-    pid: u32,
+    temporaries: &'a Temporaries,
     later: Option<&'a Later>,
 }
 
 impl<'a> Scratch<'a> {
-    pub(crate) fn new(disk: &'a dyn Disk, dir: PathBuf, pid: u32) -> Self {
-        Self { disk, dir, pid, later: None }
+    pub(crate) fn new(disk: &'a dyn Disk, temporaries: &'a Temporaries) -> Self {
+        Self { disk, temporaries, later: None }
     }
 
     /// The same, for files whose names can reach the disk later.
@@ -96,13 +95,12 @@ impl<'a> Scratch<'a> {
 
     /// A file with these bytes, brought to disk, under a name of our own.
     fn write_aside(&self, bytes: &[u8], mode: u32) -> Result<PathBuf> {
+        let dir = self.temporaries.dir();
         loop {
-            let tmp = self.next_name();
+            let tmp = self.temporaries.next(self.disk)?;
             match self.disk.write_new(&tmp, bytes, mode) {
                 Ok(()) => return Ok(tmp),
-                // A dead process that had our number may have left it there: in a container the numbers come again.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) if is_absent(&error) && !exists(self.disk, &self.dir)? => make_dirs(self.disk, &self.dir)?,
+                Err(error) if is_absent(&error) && !exists(self.disk, dir)? => make_dirs(self.disk, dir)?,
                 Err(error) => return self.or_clean_up(Err(error).context("write", &tmp), &tmp).map(|()| tmp),
             }
         }
@@ -179,11 +177,12 @@ impl<'a> Scratch<'a> {
     /// Makes a directory with these contents aside, one of many that are brought to disk together.
     pub(crate) fn prepare(&self, files: &[NewFile]) -> Result<PathBuf> {
         let tmp = loop {
-            let tmp = self.next_name();
-            match self.disk.create_dir(&tmp) {
+            let tmp = self.temporaries.next(self.disk)?;
+            match self.disk.create_dir(&tmp, DIR_MODE) {
                 Ok(()) => break tmp,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_dirs(self.disk, &self.dir)?,
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    make_dirs(self.disk, self.temporaries.dir())?;
+                }
                 Err(error) => return Err(error).context("make directory", &tmp),
             }
         };
@@ -247,53 +246,20 @@ impl<'a> Scratch<'a> {
         self.or_clean_up(placed, &tmp)
     }
 
-    /// Removes what dead processes left behind. `is_alive` says whether a process is still there. What cannot be removed
-    /// is in nobody's way.
-    pub(crate) fn sweep(&self, is_alive: &dyn Fn(u32) -> bool) -> Result<()> {
-        for leftover in self.leftovers(is_alive)? {
-            if let Err(error) = remove_tree(self.disk, &leftover) {
-                tracing::debug!(%error, "a temporary stays behind");
-            }
-        }
-        Ok(())
-    }
-
-    /// What dead processes left behind. Names begin with the number of the process they belong to; a name without one is
-    /// nobody's to remove.
-    pub(crate) fn leftovers(&self, is_alive: &dyn Fn(u32) -> bool) -> Result<Vec<PathBuf>> {
-        let mut left = entries(self.disk, &self.dir)?;
-        left.retain(|entry| {
-            let owner = entry.name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse().ok());
-            owner.is_some_and(|pid| pid != self.pid && !is_alive(pid))
-        });
-        left.sort();
-        Ok(left.into_iter().map(|entry| self.dir.join(entry.name)).collect())
-    }
-
     /// Removes the scratch directory itself if nothing is in it.
     pub(crate) fn close(&self) {
         // Another process may be using it, or it may never have been made: both are fine.
-        let _ = self.disk.remove_dir(&self.dir);
+        let _ = self.disk.remove_dir(self.temporaries.dir());
     }
 
     /// A name of our own in the scratch directory, which is made on the way.
     fn name(&self) -> Result<PathBuf> {
-        make_dirs(self.disk, &self.dir)?;
-        loop {
-            let name = self.next_name();
-            // A dead process that had our number may have left something there: in a container the numbers come again.
-            if !exists(self.disk, &name)? {
-                return Ok(name);
-            }
-        }
-    }
-
-    fn next_name(&self) -> PathBuf {
-        self.dir.join(format!("{}-{}", self.pid, SERIAL.fetch_add(1, Ordering::Relaxed)))
+        make_dirs(self.disk, self.temporaries.dir())?;
+        self.temporaries.next(self.disk)
     }
 
     fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
-        self.disk.create_dir(dir).context("make directory", dir)?;
+        self.disk.create_dir(dir, DIR_MODE).context("make directory", dir)?;
         self.fill(dir, files, &|path, bytes, mode| self.disk.write_new(path, bytes, mode))?;
         for inner in files.iter().rev().filter(|file| matches!(file.content, NewContent::Dir)) {
             let inner = dir.join(&inner.path);
@@ -307,7 +273,7 @@ impl<'a> Scratch<'a> {
             let path = dir.join(&file.path);
             match &file.content {
                 NewContent::File { bytes, mode } => write(&path, bytes, *mode).context("write", &path)?,
-                NewContent::Dir => self.disk.create_dir(&path).context("make directory", &path)?,
+                NewContent::Dir => self.disk.create_dir(&path, DIR_MODE).context("make directory", &path)?,
                 NewContent::Link(target) => self.disk.symlink(target, &path).context("link", &path)?,
             }
         }
@@ -356,7 +322,7 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
         }
     }
     for dir in missing.into_iter().rev() {
-        match disk.create_dir(dir) {
+        match disk.create_dir(dir, DIR_MODE) {
             Ok(()) => sync_parent(disk, dir)?,
             // Somebody else was faster.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}

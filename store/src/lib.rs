@@ -3,7 +3,9 @@
 //! The store never learns that a mount or a terminal exists. Decisions are pure functions of values; the disk is reached
 //! through [`disk::Disk`] alone, and nothing is written without a [`lock::Guard`].
 
+pub mod beneath;
 pub mod books;
+pub mod boundaries;
 pub mod clean;
 pub mod conflict;
 pub mod conversation;
@@ -36,6 +38,7 @@ pub mod session;
 mod sighting;
 pub mod snapshot;
 pub mod store;
+mod temporaries;
 pub mod time;
 pub mod transcript;
 pub mod tree;

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::beneath::AllowedDirs;
+use crate::boundaries;
 use crate::conflict::{self, Kept};
 use crate::conversation::Conversation;
 use crate::disk::{Contents, Disk};
@@ -58,6 +60,18 @@ impl fmt::Debug for Surroundings {
     }
 }
 
+impl Surroundings {
+    /// From now on files beneath the data directory can be reached.
+    fn ready(mut self) -> Result<Self> {
+        // Spelled in one way, because paths beneath it are recognised by their beginning.
+        self.data_dir = self.data_dir.map(|dir| dir.components().collect());
+        if let Some(dir) = &self.data_dir {
+            self.disk.allowed().allow(dir).context("use", dir)?;
+        }
+        Ok(self)
+    }
+}
+
 /// One workspace's conversations.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -69,12 +83,14 @@ pub struct Store {
 impl Store {
     /// Opens the store of the workspace at or above `start`.
     pub fn open(around: Surroundings, start: &Path) -> Result<Self> {
+        let around = around.ready()?;
         let workspace = Workspace::find(&*around.disk, start)?;
         Self::of(around, workspace)
     }
 
     /// Opens the store of the workspace with this id, wherever its project is.
     pub fn open_by_id(around: Surroundings, id: &WorkspaceId) -> Result<Self> {
+        let around = around.ready()?;
         let data_dir = around.data_dir.clone().unwrap_or_default();
         let workspace = Workspace::find_by_id(&*around.disk, &data_dir, id)?;
         Self::of(around, workspace)
@@ -84,18 +100,21 @@ impl Store {
         let layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
         let covered = (around.covered)(&layout.shown().conversations);
         let layout = if covered { layout.cover() } else { layout };
+        boundaries::check(&*around.disk, &layout, around.data_dir.as_deref())?;
         Ok(Self { around, workspace, layout })
     }
 
     /// As [`Store::open`], for whoever mounts something over the workspace's conversations and knows better than the
     /// system whether they are covered. Their real files are reached at `work`, beneath the mount.
     pub fn open_with_work(around: Surroundings, start: &Path, work: PathBuf, covered: bool) -> Result<Self> {
+        let around = around.ready()?;
         let workspace = Workspace::find(&*around.disk, start)?;
         let mut layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
         if let Some(root) = &mut layout.work {
             root.conversations = work;
         }
         let layout = if covered { layout.cover() } else { layout };
+        boundaries::check(&*around.disk, &layout, around.data_dir.as_deref())?;
         Ok(Self { around, workspace, layout })
     }
 
@@ -243,7 +262,13 @@ impl Store {
         }
     }
 
-    pub(crate) fn disk(&self) -> &dyn Disk {
+    /// The directories beneath which files are reached.
+    pub fn allowed(&self) -> &AllowedDirs {
+        self.around.disk.allowed()
+    }
+
+    /// The filesystem.
+    pub fn disk(&self) -> &dyn Disk {
         &*self.around.disk
     }
 

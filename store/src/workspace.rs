@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 
+use crate::beneath::{WrongKind, is_wrong_kind};
 use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
 use crate::files::entries;
 use crate::layout::{CONVERSATIONS, Layout, STORAGE, StoreRoot, WorkRoot};
+
+/// No `.jp/.id` is longer.
+const LONGEST_ID: u64 = 1 << 12;
 
 /// Five characters that all worktrees and clones of a project share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,14 +68,11 @@ pub struct Workspace {
 impl Workspace {
     /// Walks up from `start` to the first directory with a `.jp` directory.
     pub fn find(disk: &dyn Disk, start: &Path) -> Result<Self> {
-        let project = start
-            .ancestors()
-            .find(|dir| disk.stat(&dir.join(STORAGE)).is_ok_and(|stat| stat.kind == Kind::Dir))
-            .ok_or_else(|| Error::NoWorkspace { start: start.to_owned() })?;
+        let project = Self::above(disk, start)?.ok_or_else(|| Error::NoWorkspace { start: start.to_owned() })?;
         let file = project.join(STORAGE).join(".id");
         let malformed = |reason: &str| Error::Malformed { path: file.clone(), reason: reason.to_owned() };
-        let bytes = match disk.read(&file) {
-            Ok(contents) => contents.bytes,
+        let bytes = match disk.allowed().read_within(&file, LONGEST_ID) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(malformed("the workspace id is missing"));
             }
@@ -81,6 +82,21 @@ impl Workspace {
             malformed("the last line is not a workspace id (five of 0-9 and a-z); nothing was changed")
         })?;
         Ok(Self { project: project.to_owned(), id })
+    }
+
+    /// The first directory at or above `start` that has a `.jp`. From now on files beneath that can be reached. One that is
+    /// a link or not a directory ends the search: what lies further up is another project.
+    fn above<'a>(disk: &dyn Disk, start: &'a Path) -> Result<Option<&'a Path>> {
+        for dir in start.ancestors() {
+            let storage = dir.join(STORAGE);
+            match disk.allowed().allow_existing(&storage) {
+                Ok(true) => return Ok(Some(dir)),
+                Err(error) if is_wrong_kind(&error) => return Err(error).context("use", &storage),
+                // Where nobody may look there is none.
+                Ok(false) | Err(_) => {}
+            }
+        }
+        Ok(None)
     }
 
     /// Finds a workspace by its id: the project its silo's `storage` link points to.
@@ -149,11 +165,15 @@ impl Workspace {
 /// Every silo of the workspace: `<id>` or `<anything>-<id>`, by name.
 fn silos(disk: &dyn Disk, data_dir: &Path, id: &WorkspaceId) -> Result<Vec<PathBuf>> {
     let dir = data_dir.join("workspace");
-    let mut found: Vec<_> = entries(disk, &dir)?
-        .into_iter()
-        .filter(|entry| entry.kind == Kind::Dir && is_silo_name(&entry.name, id))
-        .map(|entry| dir.join(entry.name))
-        .collect();
+    let mut found = Vec::new();
+    for entry in entries(disk, &dir)?.into_iter().filter(|entry| is_silo_name(&entry.name, id)) {
+        let path = dir.join(&entry.name);
+        match entry.kind {
+            Kind::Dir => found.push(path),
+            Kind::Link => return Err(WrongKind::error(&path, WrongKind::LINK)).context("use", &path),
+            Kind::File | Kind::Other => return Err(WrongKind::error(&path, WrongKind::NOT_DIR)).context("use", &path),
+        }
+    }
     found.sort();
     Ok(found)
 }

@@ -33,6 +33,7 @@ mod uncover;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use cover::Covered;
 pub use create::Seed;
@@ -47,13 +48,13 @@ pub use tidy::Tidied;
 pub use toggle::Toggled;
 pub use uncover::Uncovered;
 
-use crate::disk::{Kind, Stat};
+use crate::disk::{Disk, Kind, Stat};
 use crate::document::Document;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{FILE_MODE, NewContent, Scratch, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{WorkRoot, managed};
-use crate::lock::{FileLock, Guard, Wait, alive};
+use crate::lock::{FileLock, Guard, Wait};
 use crate::meta::{Meta, Parent};
 use crate::observe::{check, read_file};
 use crate::recall::{Extent, Gathered};
@@ -62,6 +63,7 @@ use crate::scan::is_absent;
 use crate::session::{Mapping, Session};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use crate::temporaries::Temporaries;
 
 /// The store, ready to be changed.
 #[derive(Clone, Debug)]
@@ -71,6 +73,38 @@ pub struct Writer {
     caller: Option<u32>,
     /// What is to reach the disk later, where somebody sees to that.
     later: Option<Later>,
+    temporaries: Arc<OfBothRoots>,
+}
+
+/// The temporaries of this process in the store and in the workspace.
+#[derive(Debug)]
+struct OfBothRoots {
+    disk: Arc<dyn Disk>,
+    store: Temporaries,
+    work: Option<Temporaries>,
+}
+
+impl OfBothRoots {
+    fn of(store: &Store) -> Self {
+        let layout = &store.layout;
+        let records = layout.store.tmp();
+        let in_work = |work: &WorkRoot| Temporaries::new(work.tmp(), records.clone(), &layout.worktree);
+        Self {
+            disk: store.around.disk.clone(),
+            store: Temporaries::new(records.clone(), records.clone(), "store"),
+            work: layout.work.as_ref().map(in_work),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Temporaries> {
+        std::iter::once(&self.store).chain(&self.work)
+    }
+}
+
+impl Drop for OfBothRoots {
+    fn drop(&mut self) {
+        self.all().for_each(|temporaries| temporaries.release(&*self.disk));
+    }
 }
 
 /// A file that can become a managed one.
@@ -103,7 +137,8 @@ impl Store {
     /// Makes the store ready to be changed: makes the silo if there is none, merges its siblings, repoints its link, and
     /// lets real files follow that a mount has left behind.
     pub fn writer(&self) -> Result<(Writer, Migrated)> {
-        let mut writer = Writer { store: self.clone(), caller: None, later: None };
+        let temporaries = Arc::new(OfBothRoots::of(self));
+        let mut writer = Writer { store: self.clone(), caller: None, later: None, temporaries };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
         if migrated.silos > 0 {
@@ -126,17 +161,11 @@ fn check_owner(guard: &Guard, dir: &Path) -> Result<()> {
     Err(Error::Malformed { path: dir.to_owned(), reason })
 }
 
-/// A process that cannot be told to be gone counts as there.
-fn may_be_alive(pid: u32) -> bool {
-    alive(pid.try_into().unwrap_or(0)) != Some(false)
-}
-
 impl Store {
     /// Half-made things of processes that are gone; the next writer removes them.
     pub fn leftovers(&self) -> Result<Vec<PathBuf>> {
-        let dirs = std::iter::once(self.layout.store.tmp()).chain(self.layout.work.as_ref().map(WorkRoot::tmp));
-        let scratches = dirs.map(|dir| Scratch::new(self.disk(), dir, self.around.pid));
-        let left: Result<Vec<_>> = scratches.map(|scratch| scratch.leftovers(&may_be_alive)).collect();
+        let temporaries = OfBothRoots::of(self);
+        let left: Result<Vec<_>> = temporaries.all().map(|dir| dir.leftovers(self.disk())).collect();
         Ok(left?.into_iter().flatten().collect())
     }
 }
@@ -158,6 +187,7 @@ impl Writer {
         if let Some(root) = &mut writer.store.layout.work {
             root.conversations = work;
         }
+        writer.temporaries = Arc::new(OfBothRoots::of(&writer.store));
         writer
     }
 
@@ -336,7 +366,7 @@ impl Writer {
     }
 
     fn scratch(&self) -> Scratch<'_> {
-        Scratch::new(self.store.disk(), self.store.layout.store.tmp(), self.store.around.pid)
+        Scratch::new(self.store.disk(), &self.temporaries.store)
     }
 
     /// As [`Writer::scratch`], for files whose names can reach the disk later.
@@ -345,16 +375,15 @@ impl Writer {
     }
 
     fn work_scratch(&self) -> Option<Scratch<'_>> {
-        let work = self.store.layout.work.as_ref()?;
-        Some(Scratch::new(self.store.disk(), work.tmp(), self.store.around.pid))
+        Some(Scratch::new(self.store.disk(), self.temporaries.work.as_ref()?))
     }
 
     /// The silo with its back-pointer, and scratch space without leftovers.
     fn prepare(&self) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         make_dirs(disk, &layout.store.conversations())?;
-        for scratch in std::iter::once(self.scratch()).chain(self.work_scratch()) {
-            scratch.sweep(&may_be_alive)?;
+        for temporaries in self.temporaries.all() {
+            temporaries.sweep(disk)?;
         }
         if layout.is_single_root() {
             // Our state lies inside the project here; it is nobody else's business.

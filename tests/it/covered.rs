@@ -99,7 +99,7 @@ impl World {
 }
 
 fn store(workspace: &Workspace) -> Store {
-    store_on(workspace, Arc::new(RealDisk))
+    store_on(workspace, Arc::new(RealDisk::default()))
 }
 
 fn store_on(workspace: &Workspace, disk: Arc<dyn Disk>) -> Store {

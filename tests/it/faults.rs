@@ -45,7 +45,7 @@ fn store_on(workspace: &Workspace, disk: Arc<dyn Disk>, pid: u32) -> Result<Stor
 }
 
 fn real(workspace: &Workspace) -> Store {
-    store_on(workspace, Arc::new(RealDisk), std::process::id()).unwrap()
+    store_on(workspace, Arc::new(RealDisk::default()), std::process::id()).unwrap()
 }
 
 /// What a conversation is, as far as a user can tell.

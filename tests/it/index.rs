@@ -55,7 +55,7 @@ impl World {
     }
 
     fn writer(&self) -> Writer {
-        self.store(Arc::new(RealDisk)).writer().expect("a store that can be changed").0
+        self.store(Arc::new(RealDisk::default())).writer().expect("a store that can be changed").0
     }
 
     fn index(&self) -> PathBuf {
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn seen(&self) -> Vec<Told> {
-        told(&self.store(Arc::new(RealDisk)))
+        told(&self.store(Arc::new(RealDisk::default())))
     }
 
     /// What a look sees that has no index.
@@ -106,7 +106,7 @@ impl World {
     }
 
     fn dir(&self, id: u64) -> PathBuf {
-        let snapshot = self.store(Arc::new(RealDisk)).snapshot().expect("a snapshot");
+        let snapshot = self.store(Arc::new(RealDisk::default())).snapshot().expect("a snapshot");
         let found = snapshot.get(ConversationId::new(id).expect("an id")).expect("there");
         found.dirs().store.expect("in the store").to_owned()
     }
@@ -155,7 +155,7 @@ fn what_is_known_is_not_read() {
 fn what_is_young_is_read_again() {
     let world = World::new();
     let around = Surroundings {
-        disk: Arc::new(RealDisk),
+        disk: Arc::new(RealDisk::default()),
         data_dir: Some(world.workspace.env().data()),
         pid: std::process::id(),
         session: None,
@@ -296,7 +296,7 @@ fn no_failing_call_makes_a_difference() {
     for (errno, kind) in [(libc::EIO, 0), (libc::ENOSPC, 0), (libc::EROFS, 0), (0, 1), (0, 2), (0, 3)] {
         for nth in 1.. {
             fs::remove_file(world.index()).ok();
-            let found = world.store(Arc::new(RealDisk)).snapshot().unwrap().take_found();
+            let found = world.store(Arc::new(RealDisk::default())).snapshot().unwrap().take_found();
             let disk = Arc::new(match kind {
                 0 => FaultDisk::fail(nth, errno).counting_mutations(),
                 1 => FaultDisk::stop_before(nth).counting_mutations(),

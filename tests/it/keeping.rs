@@ -191,7 +191,7 @@ fn leftovers_of_a_process_with_our_number() {
 
 fn single_or_both(main: &Workspace, data_dir: Option<std::path::PathBuf>) -> Writer {
     let around = Surroundings {
-        disk: Arc::new(RealDisk),
+        disk: Arc::new(RealDisk::default()),
         data_dir,
         pid: std::process::id(),
         session: None,

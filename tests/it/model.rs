@@ -69,7 +69,7 @@ impl Run {
         // Each look at the clock is a second later, so that ids and times differ.
         let ticks = AtomicI64::new(1_787_000_000);
         let around = Surroundings {
-            disk: Arc::new(RealDisk),
+            disk: Arc::new(RealDisk::default()),
             data_dir: Some(workspace.env().data()),
             pid: std::process::id(),
             session: None,

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use jp_store::beneath::AllowedDirs;
 use jp_store::disk::{Contents, DirEntry, Disk, RealDisk, Stat};
 use jp_store::layout::Partition;
 use jp_store::lock::Wait;
@@ -23,6 +24,7 @@ type Event = Box<dyn FnOnce() + Send>;
 struct Eventful {
     events: Mutex<Vec<(&'static str, PathBuf, Event)>>,
     gone: Mutex<Option<PathBuf>>,
+    real: RealDisk,
 }
 
 impl std::fmt::Debug for Eventful {
@@ -50,70 +52,73 @@ impl Eventful {
 }
 
 impl Disk for Eventful {
+    fn allowed(&self) -> &AllowedDirs {
+        self.real.allowed()
+    }
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        RealDisk.stat(path)
+        self.real.stat(path)
     }
     fn read(&self, path: &Path) -> io::Result<Contents> {
-        RealDisk.read(path)
+        self.real.read(path)
     }
     fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
-        RealDisk.read_from(path, offset)
+        self.real.read_from(path, offset)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        RealDisk.list(path)
+        self.real.list(path)
     }
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        RealDisk.read_link(path)
+        self.real.read_link(path)
     }
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir(path)
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.real.create_dir(path, mode)
     }
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        RealDisk.write_new(path, bytes, mode)
+        self.real.write_new(path, bytes, mode)
     }
     fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        RealDisk.write_one_of_many(path, bytes, mode)
+        self.real.write_one_of_many(path, bytes, mode)
     }
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
-        RealDisk.sync_all(dir)
+        self.real.sync_all(dir)
     }
     fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
         self.happens("rename", b);
-        RealDisk.exchange(a, b)
+        self.real.exchange(a, b)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.happens("rename", to);
-        RealDisk.rename(from, to)
+        self.real.rename(from, to)
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         if self.gone.lock().expect("sound").as_ref().is_some_and(|gone| path.starts_with(gone)) {
             // Another process was faster.
-            RealDisk.remove_file(path)?;
+            self.real.remove_file(path)?;
         }
         self.happens("remove", path);
-        RealDisk.remove_file(path)
+        self.real.remove_file(path)
     }
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_dir(path)
+        self.real.remove_dir(path)
     }
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
-        RealDisk.symlink(target, link)
+        self.real.symlink(target, link)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(path)
+        self.real.sync_dir(path)
     }
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        RealDisk.append(path, bytes)
+        self.real.append(path, bytes)
     }
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_file(path)
+        self.real.sync_file(path)
     }
     fn open_lock(&self, path: &Path) -> io::Result<File> {
         self.happens("lock", path);
-        RealDisk.open_lock(path)
+        self.real.open_lock(path)
     }
     fn open_existing_lock(&self, path: &Path) -> io::Result<File> {
-        RealDisk.open_existing_lock(path)
+        self.real.open_existing_lock(path)
     }
 }
 

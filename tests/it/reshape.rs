@@ -46,7 +46,10 @@ fn covered(workspace: &Workspace, disk: Arc<dyn Disk>, pid: u32) -> Result<Store
 }
 
 fn writer(workspace: &Workspace) -> Writer {
-    covered(workspace, Arc::new(RealDisk), std::process::id()).and_then(|store| store.writer()).expect("ready").0
+    covered(workspace, Arc::new(RealDisk::default()), std::process::id())
+        .and_then(|store| store.writer())
+        .expect("ready")
+        .0
 }
 
 /// As a mount does it, which knows where everything is from having looked.
@@ -270,7 +273,7 @@ fn a_lock_that_is_gone_stops_it() {
 
 /// What a user can tell of a conversation: where it hangs and what it is called.
 fn told(workspace: &Workspace, n: u64) -> (Option<ConversationId>, Option<String>) {
-    let store = covered(workspace, Arc::new(RealDisk), std::process::id()).expect("opened");
+    let store = covered(workspace, Arc::new(RealDisk::default()), std::process::id()).expect("opened");
     let snapshot = store.snapshot().expect("looked");
     assert_eq!(snapshot.all().count() as u64, COUNT);
     let found = snapshot.find(id(n)).expect("there");

@@ -72,6 +72,38 @@ fn platforms_are_named_at_the_edge_only() {
     assert!(platform("#[cfg(test)] use std::os::unix::fs::symlink;").is_none());
 }
 
+/// A path from a repository, a store or a conversation must not decide where the program acts.
+#[test]
+fn only_one_module_opens_lists_moves_or_removes_by_path() {
+    let inside = |path: &str| {
+        let is_source = ["store/src/", "fs/src/", "cli/src/"].iter().any(|dir| path.starts_with(dir));
+        let is_test = path.contains("/tests/") || path.ends_with("tests.rs") || path == "cli/src/testing.rs";
+        is_source && !is_test && !path.starts_with("store/src/beneath") && path.ends_with(".rs")
+    };
+    check(inside, reaching);
+    for text in [
+        "fs::read(&path)",
+        "std::fs::remove_file(path)",
+        "let all = fs::read_dir(dir)?;",
+        "File::open(path)",
+        "OpenOptions::new()",
+        "renameat(a, b, c, d)",
+        "nix::fcntl::open(path, flags, mode)",
+        "path.canonicalize()",
+        "if path.exists() {",
+        "target.is_dir()",
+        "use std::os::unix::fs::symlink;",
+        "NamedTempFile::new_in(dir)",
+    ] {
+        assert!(reaching(text).is_some(), "{text}");
+    }
+    for text in
+        ["use std::fs::{File, Metadata};", "// fs::read", "files.open(&path)", "#[cfg(test)]\nmod tests {\nfs::read(p)"]
+    {
+        assert!(reaching(text).is_none(), "{text}");
+    }
+}
+
 #[test]
 fn the_tree_stands_on_its_own() {
     let needle = concat!("..", "/shared");
@@ -143,6 +175,60 @@ fn impure(text: &str) -> Option<String> {
     lines.find_map(|line| {
         let world = worlds.iter().find(|world| line.contains(**world))?;
         Some(format!("a pure module names {world}: {}", line.trim()))
+    })
+}
+
+fn reaching(text: &str) -> Option<String> {
+    let calls = [
+        "fs::read",
+        "fs::write",
+        "fs::copy",
+        "fs::rename",
+        "fs::remove",
+        "fs::create",
+        "fs::metadata",
+        "fs::exists",
+        "fs::hard_link",
+        "fs::symlink",
+        "fs::canonicalize",
+        "fs::set_permissions",
+        "fs::OpenOptions",
+        "File::open",
+        "File::create",
+        "File::options",
+        "OpenOptions",
+        "DirBuilder",
+        "NamedTempFile",
+        "tempfile_in",
+        "read_dir(",
+        ".canonicalize()",
+        ".symlink_metadata()",
+        ".metadata(path)",
+        ".read_link()",
+        ".exists()",
+        ".try_exists()",
+        ".is_dir()",
+        ".is_file()",
+        ".is_symlink()",
+        "fcntl::open",
+        "openat",
+        "renameat",
+        "unlinkat",
+        "mkdirat",
+        "linkat",
+        "fstatat",
+        "unistd::unlink",
+        "unistd::mkdir",
+        "unistd::mkfifo",
+        "stat::lstat",
+        "statvfs(",
+    ];
+    // What tests do to their own directories is their affair.
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let mut lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.find_map(|line| {
+        let call = calls.iter().find(|call| line.contains(**call))?;
+        Some(format!("reaches a path without `beneath`, by {call}: {}", line.trim()))
     })
 }
 

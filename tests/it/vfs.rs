@@ -235,7 +235,7 @@ impl World {
 /// The store of a workspace, with its own conversations covered or not.
 fn open(workspace: &Workspace, covered: bool) -> Store {
     let around = Surroundings {
-        disk: std::sync::Arc::new(RealDisk),
+        disk: std::sync::Arc::new(RealDisk::default()),
         data_dir: Some(workspace.env().data()),
         pid: std::process::id(),
         session: None,

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use jp_fs::backing::{Backing, RealBacking, Space, Stat};
+use jp_store::beneath::AllowedDirs;
 use jp_store::disk::Kind;
 
 use crate::fault_disk::FaultDisk;
 
 /// Counts the calls, and makes one of them go wrong. Calls are numbered from 1; what comes before [`FaultBacking::arm`] is
 /// not counted. Clones are the same one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FaultBacking {
     real: RealBacking,
     seen: Arc<Mutex<Seen>>,
@@ -38,8 +39,8 @@ enum Fault {
 
 impl FaultBacking {
     /// One on which nothing goes wrong yet.
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(allowed: AllowedDirs) -> Self {
+        Self { real: RealBacking::new(allowed), seen: Arc::default() }
     }
 
     /// From now on call number `nth` fails with `errno`; the others work.
@@ -211,7 +212,9 @@ mod tests {
 
     #[test]
     fn one_call_fails_or_all_from_one_on() {
-        let backing = FaultBacking::new();
+        let allowed = AllowedDirs::default();
+        allowed.allow(Path::new("/")).expect("a directory");
+        let backing = FaultBacking::new(allowed);
         let look = || backing.stat(Path::new("/")).map_err(|error| error.raw_os_error()).err();
         assert_eq!(look(), None);
         backing.arm(2, libc::ENOSPC);

@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
+use jp_store::beneath::AllowedDirs;
 use jp_store::disk::{Contents, DirEntry, Disk, RealDisk, Stat};
 
 /// Counts and records the calls of the store, and makes one of them go wrong. Calls are numbered from 1.
@@ -81,6 +82,12 @@ impl FaultDisk {
 
     fn stop(nth: usize, when: When) -> Self {
         Self { fault: Some(Fault::Stop { nth, when }), ..Self::default() }
+    }
+
+    /// Reaches the files that another disk reaches.
+    pub fn sharing(mut self, allowed: &AllowedDirs) -> Self {
+        self.real = RealDisk::new(allowed.clone());
+        self
     }
 
     /// Lets only mutating calls count: a death between two reads leaves nothing new to look at, and no read is refused for
@@ -175,6 +182,10 @@ impl FaultDisk {
 }
 
 impl Disk for FaultDisk {
+    fn allowed(&self) -> &AllowedDirs {
+        self.real.allowed()
+    }
+
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         self.call("stat", path, false, || self.real.stat(path))
     }
@@ -195,8 +206,8 @@ impl Disk for FaultDisk {
         self.call("read_link", path, false, || self.real.read_link(path))
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.call("create_dir", path, true, || self.real.create_dir(path))
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.call("create_dir", path, true, || self.real.create_dir(path, mode))
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -301,6 +312,7 @@ mod tests {
         let dir = TempDir::new().expect("a temporary directory");
         let (name, temp) = (dir.path().join("a"), dir.path().join("a.tmp"));
         fs::write(&name, "old").expect("written");
+        disk.allowed().allow(dir.path()).expect("a directory");
         let result = disk
             .stat(&name)
             .and_then(|_| disk.write_new(&temp, b"newnew", 0o644))
@@ -345,6 +357,7 @@ mod tests {
         assert!(!beyond.struck());
 
         let disk = FaultDisk::fail(1, libc::EIO);
+        disk.allowed().allow(Path::new("/")).expect("a directory");
         assert!(disk.stat(Path::new("/")).is_err());
         assert!(disk.stat(Path::new("/")).is_ok());
     }
@@ -374,7 +387,8 @@ mod tests {
         let dir = TempDir::new().expect("a temporary directory");
         let path = dir.path().join("a");
         let disk = FaultDisk::stop_after(1);
-        assert!(disk.create_dir(&path).is_ok());
+        disk.allowed().allow(dir.path()).expect("a directory");
+        assert!(disk.create_dir(&path, 0o777).is_ok());
         assert!(disk.remove_dir(&path).is_err() && path.is_dir());
         assert!(disk.stat(&path).is_err());
         assert!(disk.open_lock(&dir.path().join("lock")).is_err());

@@ -1,12 +1,11 @@
 //! `jp init`: makes a workspace.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jp_store::Error as StoreError;
-use jp_store::disk::RealDisk;
+use jp_store::beneath::{AllowedDirs, Over, trusted};
+use jp_store::disk::{Disk as _, RealDisk};
 use jp_store::layout::{CONVERSATIONS, STORAGE};
 use jp_store::workspace::{Workspace, WorkspaceId};
 use serde::Serialize;
@@ -43,7 +42,7 @@ struct Made {
 pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let cwd = ctx.cwd()?;
     if args.path.is_none() {
-        match Workspace::find(&RealDisk, &cwd) {
+        match Workspace::find(&RealDisk::default(), &cwd) {
             Ok(found) if found.project != cwd => {
                 ctx.ui.note("hint: `jp init .` makes a workspace of this very directory");
                 return tell(ctx, &found, false);
@@ -53,16 +52,24 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         }
     }
     let root = cwd.join(args.path.unwrap_or_default());
-    fs::create_dir_all(&root).map_err(|error| Error::io("make", &root, &error))?;
-    let root = root.canonicalize().map_err(|error| Error::io("look at", &root, &error))?;
+    trusted::create_dirs(&root).map_err(|error| Error::io("make", &root, &error))?;
+    let root = trusted::canonical(&root).map_err(|error| Error::io("look at", &root, &error))?;
     let storage = root.join(STORAGE);
     let conversations = storage.join(CONVERSATIONS);
-    fs::create_dir_all(&conversations).map_err(|error| Error::io("make", &conversations, &error))?;
-    if !args.new_id {
-        refuse_lost_id(&storage, &conversations)?;
+    let disk = RealDisk::default();
+    let files = disk.allowed();
+    files.allow(&storage).map_err(|error| Error::io("use", &storage, &error))?;
+    for dir in [&storage, &conversations] {
+        match files.create_dir(dir, 0o777) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(|error| Error::io("make", dir, &error))?,
+        }
     }
-    let created = write_id(&storage, &WorkspaceId::mint(ctx.env.now()))?;
-    let found = Workspace::find(&RealDisk, &root).map_err(|error| match error {
+    if !args.new_id {
+        refuse_lost_id(files, &storage, &conversations)?;
+    }
+    let created = write_id(files, &storage, &WorkspaceId::mint(ctx.env.now()))?;
+    let found = Workspace::find(&disk, &root).map_err(|error| match error {
         error @ StoreError::Malformed { .. } => {
             Error::from(error).hint("if this project never had any conversations, remove the file and try again")
         }
@@ -72,10 +79,10 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 }
 
 /// Conversations without an id had one. A new one would cut them off from their store, so nobody gets it by accident.
-fn refuse_lost_id(storage: &Path, conversations: &Path) -> Result<()> {
+fn refuse_lost_id(files: &AllowedDirs, storage: &Path, conversations: &Path) -> Result<()> {
     let path = storage.join(".id");
-    let holds_any = || fs::read_dir(conversations).is_ok_and(|mut entries| entries.next().is_some());
-    if path.symlink_metadata().is_ok() || !holds_any() {
+    let found = files.list(conversations).map_err(|error| Error::io("list", conversations, &error))?;
+    if files.stat(&path).is_ok() || found.is_empty() {
         return Ok(());
     }
     Err(Error::no(format!("{} is missing, and there are conversations beside it", path.display()))
@@ -84,24 +91,17 @@ fn refuse_lost_id(storage: &Path, conversations: &Path) -> Result<()> {
 }
 
 /// Writes the id where there is none. `false` when there is one.
-fn write_id(storage: &Path, id: &WorkspaceId) -> Result<bool> {
+fn write_id(files: &AllowedDirs, storage: &Path, id: &WorkspaceId) -> Result<bool> {
     let path = storage.join(".id");
     // Looked at first, so that an existing workspace need not be writable.
-    if path.symlink_metadata().is_ok() {
+    if files.stat(&path).is_ok() {
         return Ok(false);
     }
-    let failed = |error: &io::Error| Error::io("write", &path, error);
-    let mut file = tempfile::Builder::new()
-        .prefix(".id.")
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(storage)
-        .map_err(|error| failed(&error))?;
-    file.write_all(id.to_file().as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(|error| failed(&error))?;
-    match file.persist_noclobber(&path) {
-        Ok(_) => Ok(true),
+    match files.put(&path, id.to_file().as_bytes(), 0o666, Over::Nothing) {
+        Ok(()) => Ok(true),
         // Somebody else was quicker; then theirs is the id.
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(failed(&error.error)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(Error::io("write", &path, &error)),
     }
 }
 

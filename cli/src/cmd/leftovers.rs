@@ -1,9 +1,9 @@
 //! What dead processes and closed terminals leave behind, as values. Looking changes nothing.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 
+use jp_store::beneath::trusted;
 use jp_store::lock::{LockInfo, State};
 use jp_store::session::{Mapping, stale};
 use jp_store::store::Store;
@@ -59,11 +59,11 @@ pub(crate) fn orphans(store: &Store) -> Result<Vec<LockInfo>> {
 pub(crate) fn broken_link(store: &Store) -> Option<(PathBuf, String)> {
     let layout = store.layout();
     let link = layout.store.storage_link();
-    if layout.is_single_root() || !layout.store.dir.exists() {
+    if layout.is_single_root() || !trusted::exists(&layout.store.dir) {
         return None;
     }
-    let why = match fs::read_link(&link) {
-        Ok(target) if target.is_dir() => return None,
+    let why = match store.disk().read_link(&link) {
+        Ok(target) if trusted::is_dir(&target) => return None,
         Ok(target) => format!("points to {}, which is not there", target.display()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is missing".to_owned(),
         Err(_) => "is not a link".to_owned(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::CommandFactory as _;
+use jp_store::beneath::trusted;
 
 use crate::args::Cli;
 use crate::ctx::Ctx;
@@ -28,7 +29,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         ctx.ui.bytes(&page(Cli::command())?)?;
         return Ok(Exit::DONE);
     };
-    std::fs::create_dir_all(&dir).map_err(|error| Error::io("create", &dir, &error))?;
+    trusted::create_dirs(&dir).map_err(|error| Error::io("create", &dir, &error))?;
     // Building gives every command its whole name, which heads its page.
     let mut top = Cli::command();
     top.build();
@@ -39,7 +40,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         let inner: Vec<_> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
         open.extend(inner.into_iter().rev());
         let file = dir.join(format!("{name}.1"));
-        std::fs::write(&file, page(command)?).map_err(|error| Error::io("write", &file, &error))?;
+        trusted::write(&file, &page(command)?).map_err(|error| Error::io("write", &file, &error))?;
         written.push(file);
     }
     if ctx.ui.json() {

@@ -2,10 +2,11 @@
 
 mod permit;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use jp_fs::Options;
+use jp_store::beneath::trusted;
+use jp_store::boundaries::check_mount_point;
 use jp_store::layout::CONVERSATIONS;
 use jp_store::store::Store;
 use serde::Serialize;
@@ -93,7 +94,8 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     if let Some(record) = make_way(ctx, &store, &point, kind)? {
         return tell(ctx, &Ready::Already(record));
     }
-    fs::create_dir_all(&point).map_err(|error| Error::io("make", &point, &error))?;
+    check_mount_point(store.layout(), &point)?;
+    trusted::create_dirs(&point).map_err(|error| Error::io("make", &point, &error))?;
     // Looked at anew: a dead mount may have covered the real files.
     let job = args.job(ctx.store()?, point, kind);
     if args.foreground {
@@ -186,9 +188,9 @@ pub(crate) fn point(ctx: &Ctx<'_>, store: &Store, typed: Option<&Path>) -> Resul
         None => store.layout().storage.join(CONVERSATIONS),
     };
     if let Some(above) = point.parent()
-        && !above.exists()
+        && !trusted::exists(above)
     {
-        fs::create_dir_all(above).map_err(|error| Error::io("make", above, &error))?;
+        trusted::create_dirs(above).map_err(|error| Error::io("make", above, &error))?;
     }
     let place = mountinfo::place(&point);
     if place.to_str().is_none() {

@@ -143,7 +143,7 @@ impl Report {
             workspace: Workspace { root: workspace.project.display().to_string(), id: workspace.id.to_string() },
             store: StoreReport {
                 path: layout.store.dir.display().to_string(),
-                exists: layout.store.dir.exists(),
+                exists: jp_store::beneath::trusted::exists(&layout.store.dir),
                 single_root: layout.is_single_root(),
                 silos: layout.siblings.iter().map(|silo| silo.dir.display().to_string()).collect(),
             },

@@ -177,7 +177,9 @@ fn ask(ctx: &Ctx<'_>, known: &Known, args: &Args) -> Result<&'static str> {
         let answer = match control::ask(&known.state.socket(), &request, ANSWER) {
             // It did as it was told and was gone before it could say so.
             Err(_) if !mountinfo::is_ours_mounted(point) => break,
-            answer => answer.map_err(|error| Error::io("speak with the daemon at", &known.state.socket(), &error))?,
+            answer => {
+                answer.map_err(|error| Error::io("speak with the daemon at", &known.state.socket().path, &error))?
+            }
         };
         if let Some(reason) = answer.error {
             return Err(Error::new(Kind::Damaged, format!("cannot unmount {}", point.display()))

@@ -1,13 +1,13 @@
 //! From the terminal into the background: the command starts its own executable once more and waits for one line that
 //! says how it went.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use jp_fs::mount::Brought;
+use jp_store::beneath::trusted;
 use nix::unistd::{close, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use serde::{Deserialize, Serialize};
 
@@ -54,21 +54,23 @@ pub(crate) fn launch(job: &Job) -> Result<Ready> {
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     // With our own copy of the pipe's other end, so that its end can be noticed.
     drop(command);
-    let ready = await_line(reader, &StateDir::of(job.store.layout()).log());
+    let ready = await_line(reader, &StateDir::of(job.store.layout()));
     if ready.is_err() {
         let _ = child.wait();
     }
     ready
 }
 
-fn await_line(reader: PipeReader, log: &Path) -> Result<Ready> {
+fn await_line(reader: PipeReader, state: &StateDir) -> Result<Ready> {
     let mut text = String::new();
     let read = BufReader::new(reader.take(1 << 20)).read_line(&mut text);
     let line = read.ok().and_then(|_| serde_json::from_str::<Line>(&text).ok());
     let Some(line) = line else {
         let mut died = Error::new(Kind::Damaged, "the daemon died before it was ready");
-        died.causes.extend(tail(log));
-        return Err(died.hint(format!("its log is {}", log.display())).hint("`jp mount --foreground` shows more"));
+        died.causes.extend(tail(state));
+        return Err(died
+            .hint(format!("its log is {}", state.log().display()))
+            .hint("`jp mount --foreground` shows more"));
     };
     match line {
         Line { ready: true, already: true, mount: Some(record), .. } => Ok(Ready::Already(record)),
@@ -83,7 +85,7 @@ pub(crate) fn detached(ctx: &Ctx<'_>, job: impl FnOnce() -> Result<Job>) -> Resu
     let result = job().and_then(|job| {
         let state = StateDir::of(job.store.layout());
         state.make()?;
-        let log = Log::open(&state.log()).map_err(|error| Error::io("open", &state.log(), &error))?;
+        let log = Log::open(state.files(), &state.log()).map_err(|error| Error::io("open", &state.log(), &error))?;
         install_log(log, ctx.env.clock.clone());
         std::panic::set_hook(Box::new(|info| tracing::error!("{info}")));
         serve(ctx, &job, |ready| {
@@ -120,17 +122,14 @@ fn tell(mut pipe: File, line: &Line) -> io::Result<()> {
 /// Lets go of the terminal, of the directory we were started in and of every file that was open there. Gives the pipe that
 /// was standard output.
 fn leave() -> io::Result<File> {
-    let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|&fd| fd > 2)
-        .collect();
+    let names = trusted::names("/proc/self/fd");
+    let open: Vec<i32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).filter(|&fd| fd > 2).collect();
     for fd in open {
         // Nothing of ours is open yet; the listing's own descriptor is closed already.
         let _ = close(fd);
     }
     let pipe = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let null = trusted::open_device("/dev/null")?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;
@@ -146,12 +145,13 @@ mod tests {
 
     fn hear(line: &str) -> Result<Ready> {
         let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("mount.log");
-        fs::write(&log, "1\n2\n3\n4\n5\n6\n").unwrap();
+        let state = StateDir::in_dir(dir.path().join("state"), dir.path());
+        state.make().unwrap();
+        std::fs::write(state.log(), "1\n2\n3\n4\n5\n6\n").unwrap();
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(line.as_bytes()).unwrap();
         drop(writer);
-        await_line(reader, &log)
+        await_line(reader, &state)
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! A log file that does not grow without end: what is old goes to a second file, what is older is gone.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use jp_store::beneath::AllowedDirs;
 
 /// How much one file holds.
 const FULL: u64 = 1 << 20;
+/// No log is longer: a line more than it holds.
+pub(crate) const LONGEST_LOG: u64 = 16 * FULL;
 
 /// An open log.
 #[derive(Debug)]
 pub(crate) struct Log {
+    files: AllowedDirs,
     path: PathBuf,
     file: File,
     written: u64,
@@ -19,14 +23,14 @@ pub(crate) struct Log {
 
 impl Log {
     /// Goes on with the log at a path, in a new file if the old one is full.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Self::with_limit(path, FULL)
+    pub(crate) fn open(files: &AllowedDirs, path: &Path) -> io::Result<Self> {
+        Self::with_limit(files, path, FULL)
     }
 
-    fn with_limit(path: &Path, full: u64) -> io::Result<Self> {
-        let file = append(path)?;
+    fn with_limit(files: &AllowedDirs, path: &Path, full: u64) -> io::Result<Self> {
+        let file = append(files, path)?;
         let written = file.metadata()?.len();
-        let mut log = Self { path: path.to_owned(), file, written, full };
+        let mut log = Self { files: files.clone(), path: path.to_owned(), file, written, full };
         log.rotate()?;
         Ok(log)
     }
@@ -44,19 +48,21 @@ impl Log {
         }
         let mut old = self.path.clone().into_os_string();
         old.push(".1");
-        fs::rename(&self.path, old)?;
-        self.file = append(&self.path)?;
+        self.files.rename(&self.path, Path::new(&old))?;
+        self.file = append(&self.files, &self.path)?;
         self.written = 0;
         Ok(())
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+fn append(files: &AllowedDirs, path: &Path) -> io::Result<File> {
+    files.open_append(path, 0o600)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -64,7 +70,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mount.log");
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap_or_default();
-        let mut log = Log::with_limit(&path, 10).unwrap();
+        let files = AllowedDirs::default();
+        files.allow(dir.path()).unwrap();
+        let mut log = Log::with_limit(&files, &path, 10).unwrap();
         log.line("one").unwrap();
         log.line("two").unwrap();
         assert_eq!((read("mount.log").as_str(), read("mount.log.1").as_str()), ("one\ntwo\n", ""));
@@ -73,7 +81,7 @@ mod tests {
         assert_eq!((read("mount.log").as_str(), read("mount.log.1").as_str()), ("four\n", "one\ntwo\nthree\n"));
         drop(log);
         fs::write(&path, "much longer than ten\n").unwrap();
-        Log::with_limit(&path, 10).unwrap().line("five").unwrap();
+        Log::with_limit(&files, &path, 10).unwrap().line("five").unwrap();
         assert_eq!((read("mount.log").as_str(), read("mount.log.1").as_str()), ("five\n", "much longer than ten\n"));
     }
 }

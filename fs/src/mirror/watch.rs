@@ -3,16 +3,20 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
+use jp_store::beneath::{AllowedDirs, Kind};
 use jp_store::layout::{CONVERSATIONS, Layout, TRASH, WORK_TMP};
 use jp_store::scratch::is_scratch;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 use crate::bell::CHANGES;
+use crate::watch::{is_gone, make_dir};
 
 /// What counts among the store's books. This worktree's own are written by every reconcile, and whoever else writes them
 /// asks for one.
@@ -56,13 +60,15 @@ pub(super) struct Watch {
     inotify: Option<Inotify>,
     on: HashMap<WatchDescriptor, On>,
     layout: Layout,
+    allowed: AllowedDirs,
 }
 
 impl Watch {
     /// Begins to watch. What happens from now on is not missed. Where there cannot be watches enough there are none, which
     /// is said.
-    pub(super) fn begin(layout: &Layout, polling: bool) -> Self {
-        let mut watch = Self { inotify: None, on: HashMap::new(), layout: layout.clone() };
+    pub(super) fn begin(layout: &Layout, allowed: &AllowedDirs, polling: bool) -> Self {
+        let (layout, allowed) = (layout.clone(), allowed.clone());
+        let mut watch = Self { inotify: None, on: HashMap::new(), layout, allowed };
         if !polling && let Err(error) = watch.add_all() {
             watch.give_up(&error);
         }
@@ -158,7 +164,7 @@ impl Watch {
         }
         let store = self.layout.store.clone();
         for dir in [store.vfs(), store.locks()] {
-            std::fs::create_dir_all(&dir)?;
+            make_dir(&self.allowed, &dir)?;
         }
         let (project, storage) = (self.layout.project.clone(), self.layout.storage.clone());
         self.add(&project, FATE, On::Project)?;
@@ -175,12 +181,12 @@ impl Watch {
     fn add_tree(&mut self, top: &Path) -> io::Result<()> {
         let mut open = vec![top.to_owned()];
         while let Some(dir) = open.pop() {
-            match self.add(&dir, CHANGES, On::Tree(dir.clone())).and_then(|()| subdirectories(&dir)) {
+            match self.add_tree_dir(&dir) {
                 Ok(names) => {
                     let inner = names.into_iter().filter(|name| !self.is_passed_over(&dir, name));
                     open.extend(inner.map(|name| dir.join(name)));
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+                Err(error) if is_gone(&error) => {}
                 // It cannot be read either, which whoever reads it tells of.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     tracing::warn!(path = %dir.display(), %error, "a directory cannot be watched");
@@ -191,29 +197,30 @@ impl Watch {
         Ok(())
     }
 
-    fn add(&mut self, path: &Path, what: AddWatchFlags, on: On) -> io::Result<()> {
-        let Some(inotify) = &self.inotify else { return Ok(()) };
-        // One that has moved gets the same number again, and its new path with it.
-        let descriptor = inotify.add_watch(path, what)?;
-        self.on.insert(descriptor, on);
-        Ok(())
-    }
-}
-
-fn subdirectories(dir: &Path) -> io::Result<Vec<OsString>> {
-    use std::os::unix::fs::MetadataExt as _;
-    // Two links mean no directory inside, on filesystems that count them.
-    if std::fs::metadata(dir)?.nlink() == 2 {
-        return Ok(Vec::new());
-    }
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            names.push(entry.file_name());
+    /// Watches one directory, and gives the names of the directories in it.
+    fn add_tree_dir(&mut self, dir: &Path) -> io::Result<Vec<OsString>> {
+        let Some(watched) = self.watch(dir, CHANGES, On::Tree(dir.to_owned()))? else { return Ok(Vec::new()) };
+        // Two links mean no directory inside, on filesystems that count them.
+        if watched.metadata()?.nlink() == 2 {
+            return Ok(Vec::new());
         }
+        let names = self.allowed.list(dir)?.into_iter();
+        Ok(names.filter(|(_, kind)| *kind == Kind::Dir).map(|(name, _)| name).collect())
     }
-    Ok(names)
+
+    fn add(&mut self, path: &Path, what: AddWatchFlags, on: On) -> io::Result<()> {
+        self.watch(path, what, on).map(drop)
+    }
+
+    /// Watches a directory, and gives what it was opened as; `None` where nothing is watched.
+    fn watch(&mut self, path: &Path, what: AddWatchFlags, on: On) -> io::Result<Option<File>> {
+        let Some(inotify) = &self.inotify else { return Ok(None) };
+        let dir = self.allowed.open_dir(path)?;
+        // One that has moved gets the same number again, and its new path with it.
+        let descriptor = inotify.add_watch(&AllowedDirs::path_of(&dir), what)?;
+        self.on.insert(descriptor, on);
+        Ok(Some(dir))
+    }
 }
 
 #[cfg(test)]
@@ -245,7 +252,9 @@ mod tests {
     fn nothing_is_missed() {
         let dir = tempfile::tempdir().unwrap();
         let layout = layout(dir.path());
-        let mut watch = Watch::begin(&layout, false);
+        let allowed = AllowedDirs::default();
+        allowed.allow(dir.path()).unwrap();
+        let mut watch = Watch::begin(&layout, &allowed, false);
         assert!(watch.is_watching());
         assert_eq!(watch.take(), Noticed::default());
         let mut check = |what: &str, work: &dyn Fn(), (changed, removed, unlocked): (bool, bool, bool)| {
@@ -297,7 +306,9 @@ mod tests {
     fn whoever_polls_watches_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let layout = layout(dir.path());
-        let mut watch = Watch::begin(&layout, true);
+        let allowed = AllowedDirs::default();
+        allowed.allow(dir.path()).unwrap();
+        let mut watch = Watch::begin(&layout, &allowed, true);
         fs::write(layout.store.conversations().join("17528832001-one/x"), "x").unwrap();
         assert!(!watch.is_watching() && watch.descriptor().is_none());
         assert_eq!(watch.take(), Noticed::default());

@@ -34,6 +34,20 @@ impl FileLock {
         Self::within(disk, path, Mode::Shared, PATIENCE)
     }
 
+    /// Takes the lock if the file is there and nobody has it.
+    pub(crate) fn if_free(disk: &dyn Disk, path: &Path) -> Result<Option<Self>> {
+        let file = match disk.open_existing_lock(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.context("open", path)?,
+        };
+        if !unix::try_lock(&file, Mode::Exclusive).context("lock", path)? {
+            return Ok(None);
+        }
+        let opened = Opened::of(&file).context("stat", path)?;
+        let lock = Self { file };
+        Ok(is_at(disk, path, opened.inode).context("stat", path)?.then_some(lock))
+    }
+
     pub(super) fn within(disk: &dyn Disk, path: &Path, mode: Mode, limit: Duration) -> Result<Self> {
         let watch = Instant::now();
         let mut backoff = Backoff::new();

@@ -295,13 +295,14 @@ fn a_lock_whose_text_cannot_be_written_is_a_lock() {
 fn file_locks() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("a/b/tree.lock");
-    let within = |mode| FileLock::within(&RealDisk, &path, mode, Duration::from_millis(20));
-    let first = FileLock::shared(&RealDisk, &path).unwrap();
-    let second = FileLock::shared(&RealDisk, &path).unwrap();
+    let disk = RealDisk::beneath(dir.path()).unwrap();
+    let within = |mode| FileLock::within(&disk, &path, mode, Duration::from_millis(20));
+    let first = FileLock::shared(&disk, &path).unwrap();
+    let second = FileLock::shared(&disk, &path).unwrap();
     let late = within(Mode::Exclusive).unwrap_err();
     assert_eq!(late.to_string(), format!("cannot lock {}", path.display()));
     drop((first, second));
-    let alone = FileLock::exclusive(&RealDisk, &path).unwrap();
+    let alone = FileLock::exclusive(&disk, &path).unwrap();
     within(Mode::Shared).unwrap_err();
     within(Mode::Exclusive).unwrap_err();
     drop(alone);
@@ -366,11 +367,12 @@ impl Ground {
     }
 
     fn locks(&self) -> LockDir {
-        self.locks_on(Arc::new(RealDisk))
+        self.locks_on(Arc::new(RealDisk::default()))
     }
 
     /// Without relatives, since the numbers that the tests make up may be those of real ancestors.
     fn locks_on(&self, disk: Arc<dyn Disk>) -> LockDir {
+        disk.allowed().allow(self.dir.path()).unwrap();
         let locks = LockDir::new(disk, self.primary(), Some(self.fallback()), self.borrowed());
         locks.with_processes(Arc::new(Unrelated), std::process::id())
     }

@@ -4,7 +4,7 @@
 //!
 //! Where there is no `/proc` (macOS), no process has a known parent, so nobody is let through a lock of an ancestor.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::time::SystemTime;
@@ -15,6 +15,7 @@ use nix::sys::signal;
 use nix::unistd::Pid;
 
 use super::process::Processes;
+use crate::beneath::trusted;
 use crate::disk::Stat;
 
 /// The process table of this machine.
@@ -23,11 +24,11 @@ pub struct Proc;
 
 impl Processes for Proc {
     fn parent(&self, pid: u32) -> Option<u32> {
-        parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        parent_in(&trusted::read_text(format!("/proc/{pid}/stat")).ok()?)
     }
 
     fn owners(&self, dev: u64, ino: u64) -> Vec<u32> {
-        fs::read_to_string("/proc/locks").map(|text| owners_in(&text, dev, ino)).unwrap_or_default()
+        trusted::read_text("/proc/locks").map(|text| owners_in(&text, dev, ino)).unwrap_or_default()
     }
 }
 

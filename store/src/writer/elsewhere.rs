@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::reconcile::{Going, is_everybodys};
 use super::{Progress, Reconciled, Writer};
+use crate::boundaries;
 use crate::conversation::Conversation;
 use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewContent, NewFile, Scratch, gather, kind, make_dirs};
 use crate::id::ConversationId;
-use crate::layout::{Layout, WORK_TMP, WorkRoot};
+use crate::layout::{Layout, WorkRoot};
 use crate::meta::Meta;
 use crate::observe::{read_file, unmanaged};
 use crate::own::{hides, is_exported, leads_inside};
@@ -22,11 +23,14 @@ use crate::plan::{Deed, Form, Held, Plan, Step, Wanted};
 use crate::reconcile::{Digest, ManagedFile, Unit};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use crate::temporaries::Temporaries;
 use crate::transcript;
 use crate::workspace::worktree_key;
 
 /// How many conversations are written between two looks at whether to go on.
 const STRIDE: usize = 250;
+/// Where temporaries are made in a directory that is somebody else's.
+const EXPORT_TMP: &str = ".jp-tmp";
 
 /// What was written to a directory, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,12 +53,14 @@ impl Writer {
     pub fn export_elsewhere(&self, dir: &Path, wanted: &Wanted, progress: Going<'_>) -> Result<Reconciled> {
         let store = &self.store;
         let disk = store.disk();
+        store.allow_target(dir)?;
         make_dirs(disk, dir)?;
         let books = Books::of(store, dir);
         let _turn = self.file_lock(&books.lock)?;
         let mut written = books.read(disk)?.known();
-        let scratch = Scratch::new(disk, dir.join(WORK_TMP), store.around.pid);
-        scratch.sweep(&super::may_be_alive)?;
+        let temporaries = Temporaries::new(dir.join(EXPORT_TMP), store.layout.store.tmp(), &worktree_key(dir));
+        temporaries.sweep(disk)?;
+        let scratch = Scratch::new(disk, &temporaries);
         let view = View::of(store, dir, wanted)?;
         let all: Vec<_> = view.wanted(wanted).collect();
         let mut done = Reconciled { looked_at: all.len(), ..Reconciled::default() };
@@ -93,6 +99,7 @@ impl Writer {
             done.held.extend(stale.held);
         }
         scratch.close();
+        temporaries.release(disk);
         let synced = disk.sync_all(dir).context("sync", dir);
         let bytes = crate::json::pretty(&Written::of(written));
         self.scratch().replace(&books.file, &bytes)?;
@@ -101,8 +108,15 @@ impl Writer {
 }
 
 impl Store {
+    /// From now on files beneath the target of an export can be reached.
+    fn allow_target(&self, dir: &Path) -> Result<()> {
+        boundaries::check_target(&self.layout, dir)?;
+        self.disk().allowed().allow(dir).context("use", dir)
+    }
+
     /// What [`Writer::export_elsewhere`] would do. Changes nothing.
     pub fn plan_elsewhere(&self, dir: &Path, wanted: &Wanted) -> Result<Plan> {
+        self.allow_target(dir)?;
         let written = Books::of(self, dir).read(self.disk())?.known();
         let view = View::of(self, dir, wanted)?;
         let all: Vec<_> = view.wanted(wanted).collect();

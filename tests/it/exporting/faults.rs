@@ -43,7 +43,7 @@ fn store_on(workspace: &Workspace, disk: Arc<dyn Disk>, pid: u32) -> Result<Stor
 }
 
 fn writer(workspace: &Workspace) -> Writer {
-    let store = store_on(workspace, Arc::new(RealDisk), std::process::id()).expect("opened");
+    let store = store_on(workspace, Arc::new(RealDisk::default()), std::process::id()).expect("opened");
     store.writer().expect("ready").0
 }
 

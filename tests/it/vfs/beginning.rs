@@ -55,7 +55,7 @@ fn id_of(id: u64) -> ConversationId {
 
 fn real(workspace: &Workspace) -> Writer {
     let around = Surroundings {
-        disk: Arc::new(RealDisk),
+        disk: Arc::new(RealDisk::default()),
         data_dir: Some(workspace.env().data()),
         pid: std::process::id(),
         session: None,
@@ -79,7 +79,8 @@ fn seen(real: &Writer) -> Seen {
 fn vfs(workspace: &Workspace, real: &Writer, seen: Option<Seen>) -> Vfs {
     let (writer, _) = real.store().covered().writer().unwrap();
     let under = workspace.storage().join("conversations");
-    Vfs::with(writer, Arc::new(RealBacking), under, Rules::default(), teller::post().0, seen).unwrap()
+    let backing = Arc::new(RealBacking::new(writer.store().allowed().clone()));
+    Vfs::with(writer, backing, under, Rules::default(), teller::post().0, seen).unwrap()
 }
 
 fn tree(vfs: &Vfs) -> Tree {

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use jp_store::beneath::AllowedDirs;
 use jp_store::disk::{Contents, DirEntry, Disk, Kind, Stat};
 use jp_tests::driver::{Done, How};
 use jp_tests::{FaultBacking, FaultDisk};
@@ -41,6 +42,7 @@ enum Fault {
 struct Ground {
     disk: Mutex<Arc<dyn Disk>>,
     mount: Arc<FaultBacking>,
+    allowed: AllowedDirs,
 }
 
 impl Ground {
@@ -57,6 +59,9 @@ impl Ground {
 }
 
 impl Disk for Ground {
+    fn allowed(&self) -> &AllowedDirs {
+        &self.allowed
+    }
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         self.now()?.stat(path)
     }
@@ -72,8 +77,8 @@ impl Disk for Ground {
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         self.now()?.read_link(path)
     }
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.now()?.create_dir(path)
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.now()?.create_dir(path, mode)
     }
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         self.now()?.write_new(path, bytes, mode)
@@ -160,8 +165,10 @@ struct Stage {
 fn stage(story: &Story) -> Stage {
     let workspace = TestEnv::in_memory().init_workspace("project", "otvo8");
     write_bare_sample(&workspace);
-    let mount = Arc::new(FaultBacking::new());
-    let ground = Arc::new(Ground { disk: Mutex::new(Arc::new(RealDisk)), mount: mount.clone() });
+    let allowed = AllowedDirs::default();
+    let mount = Arc::new(FaultBacking::new(allowed.clone()));
+    let disk = Mutex::new(Arc::new(RealDisk::new(allowed.clone())) as Arc<dyn Disk>);
+    let ground = Arc::new(Ground { disk, mount: mount.clone(), allowed });
     let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, ground.clone(), mount.clone(), clock())
         .unwrap_or_else(|error| panic!("{}: {error}", story.name));
     let mut world = World { workspace, driver: Box::new(driver), which: Which::Mindful };
@@ -193,11 +200,12 @@ fn sweep(story: &Story) {
 fn disturbed(story: &Story, fault: Fault, n: usize, old: &Look, new: &Look) -> bool {
     let Stage { mut world, ground, mount } = stage(story);
     let errno = if n.is_multiple_of(2) { libc::EIO } else { libc::ENOSPC };
-    let disk = Arc::new(match fault {
+    let disk = match fault {
         Fault::Mount | Fault::MountStops => FaultDisk::new(),
         Fault::Store => FaultDisk::fail(n, errno),
         Fault::StoreStops(stop) => stop(n),
-    });
+    };
+    let disk = Arc::new(disk.sharing(ground.allowed()));
     match fault {
         Fault::Mount => mount.arm(n, errno),
         Fault::MountStops => mount.arm_stop(n),
@@ -228,7 +236,7 @@ fn disturbed(story: &Story, fault: Fault, n: usize, old: &Look, new: &Look) -> b
         world = World { workspace, driver, which: Which::Mindful };
     } else {
         mount.disarm();
-        ground.put(Arc::new(RealDisk));
+        ground.put(Arc::new(RealDisk::new(ground.allowed().clone())));
         // A watch tells of what was done before the fault.
         world.driver.look();
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jp_fs::remembering::Remembering;
+use jp_store::disk::Disk;
 use jp_tests::FaultBacking;
 
 use super::*;
@@ -18,9 +19,10 @@ struct Stage {
 fn stage() -> Stage {
     let workspace = TestEnv::in_memory().init_workspace("project", "otvo8");
     write_bare_sample(&workspace);
-    let (asked, memory) = (FaultBacking::new(), Arc::<jp_fs::memory::Memory>::default());
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::default());
+    let (asked, memory) = (FaultBacking::new(disk.allowed().clone()), Arc::<jp_fs::memory::Memory>::default());
     let backing = Arc::new(Remembering::new(asked.clone(), memory.clone()));
-    let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, Arc::new(RealDisk), backing, clock());
+    let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, disk, backing, clock());
     let driver = driver.unwrap_or_else(|error| panic!("cannot begin: {error}"));
     // As when the watches stand.
     let silo = workspace.silo();

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jp_store::disk::Disk as _;
 use jp_tests::{FaultBacking, FaultDisk};
 
 use super::*;
@@ -24,7 +25,8 @@ fn stage() -> Stage {
     before.save(&list, "events.json.tmp", &events("before")).expect("saved");
     before.vfs().tend_disk().expect("on disk");
     drop(before);
-    let (disk, mount) = (Arc::new(FaultDisk::new()), Arc::new(FaultBacking::new()));
+    let disk = Arc::new(FaultDisk::new());
+    let mount = Arc::new(FaultBacking::new(disk.allowed().clone()));
     let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, disk.clone(), mount.clone(), clock());
     let driver = driver.unwrap_or_else(|error| panic!("cannot begin: {error}"));
     // It keeps a log for whoever waits for a fault; this one never comes.

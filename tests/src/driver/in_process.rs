@@ -59,8 +59,9 @@ impl InProcess {
     /// The tree of a workspace. What only the workspace has is imported first, as a mount does.
     #[track_caller]
     pub fn new(workspace: &Workspace, rules: Rules, memory: Memory) -> Self {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        Self::over(workspace, rules, memory, disk, Arc::new(RealBacking), clock())
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::default());
+        let backing = Arc::new(RealBacking::new(disk.allowed().clone()));
+        Self::over(workspace, rules, memory, disk, backing, clock())
             .unwrap_or_else(|error| panic!("cannot begin: {error}"))
     }
 

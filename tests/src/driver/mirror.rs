@@ -57,7 +57,7 @@ impl Mirror {
 #[track_caller]
 fn writer(workspace: &Workspace) -> Writer {
     let around = Surroundings {
-        disk: Arc::new(RealDisk),
+        disk: Arc::new(RealDisk::default()),
         data_dir: Some(workspace.env().data()),
         pid: std::process::id(),
         session: None,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jp_store::ConversationId;
 use jp_store::json::{Object, pretty};
-use jp_store::layout::Layout;
 use jp_store::meta::Meta;
 use jp_store::presence::Projection;
 use jp_store::snapshot::Snapshot;
@@ -54,6 +53,9 @@ pub(crate) struct Args {
     #[arg(short, long)]
     activate: bool,
 }
+
+/// No configuration is longer.
+const LONGEST_CONFIG: u64 = 1 << 20;
 
 #[derive(Serialize)]
 struct Made {
@@ -122,20 +124,20 @@ fn base_config(store: &Store, snapshot: &Snapshot, parent: Option<ConversationId
         Value::Object(config) => config,
         _ => Object::new(),
     };
-    if let Some(configured) = workspace_config(store.layout())? {
+    if let Some(configured) = workspace_config(store)? {
         merge(&mut config, configured);
     }
     Ok(pretty(&config))
 }
 
-fn workspace_config(layout: &Layout) -> Result<Option<Object>> {
-    let path = layout.storage.join("config.toml");
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
+fn workspace_config(store: &Store) -> Result<Option<Object>> {
+    let path = store.layout().storage.join("config.toml");
+    let bytes = match store.allowed().read_within(&path, LONGEST_CONFIG) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("read", &path, &error)),
     };
-    let table: toml::Table = toml::from_str(&text).map_err(|error| {
+    let table: toml::Table = toml::from_slice(&bytes).map_err(|error| {
         Error::new(Kind::Damaged, format!("{} is not TOML", path.display()))
             .because(&error)
             .hint("a conversation keeps the configuration it starts with, so nothing was made")

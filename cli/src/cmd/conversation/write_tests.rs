@@ -191,7 +191,11 @@ fn leftovers() {
     assert_eq!(project.jp("c edit 17528832001 --pin").code, ExitCode::SUCCESS);
     let tmp = project.silo().join("vfs/tmp");
     std::fs::create_dir_all(&tmp).unwrap();
-    for name in ["2147483647-0", "notes"] {
+    // The user's own files look like nothing of ours, and have no record.
+    for name in ["2147483647-0", "notes", "jp-tmp-0000000000000002-0"] {
+        std::fs::write(tmp.join(name), "").unwrap();
+    }
+    for name in ["owner-store-0000000000000001", "jp-tmp-0000000000000001-0"] {
         std::fs::write(tmp.join(name), "").unwrap();
     }
     let found = json(&project.jp("doctor --json"));
@@ -199,4 +203,7 @@ fn leftovers() {
         found["findings"].as_array().unwrap().iter().filter(|finding| finding["kind"] == "leftover").collect();
     assert_eq!(leftovers.len(), 1, "{found}");
     assert_eq!(project.jp("doctor --fix").code, ExitCode::SUCCESS);
+    let left = |name: &str| tmp.join(name).exists();
+    assert!(!left("jp-tmp-0000000000000001-0") && !left("owner-store-0000000000000001"));
+    assert!(left("2147483647-0") && left("notes") && left("jp-tmp-0000000000000002-0"));
 }

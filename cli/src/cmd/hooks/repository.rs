@@ -1,12 +1,13 @@
 //! A git repository as far as hooks go: where they are, and which of them is ours.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use jp_store::beneath::{self, AllowedDirs, Over, trusted};
 
 use crate::error::{Error, Result};
 
@@ -19,6 +20,9 @@ pub(super) const TEXT: &str = include_str!("../../../../scripts/git-hooks/pre-co
 /// How the second line of every version begins.
 const MARKER: &str = "# jp hook: pre-commit, version ";
 
+/// No hook is longer.
+const LONGEST_HOOK: u64 = 1 << 20;
+
 /// Every text that was installed before this one. A new version adds the one it replaces.
 const FORMER: &[&str] = &[];
 
@@ -30,6 +34,7 @@ pub(super) struct Repository {
     pub(super) top: PathBuf,
     /// Where git looks for hooks.
     hooks: PathBuf,
+    files: AllowedDirs,
 }
 
 /// What is in the hook's place.
@@ -53,7 +58,12 @@ impl Repository {
         let top = git(project, &["rev-parse", "--show-toplevel"])?;
         // A relative `core.hooksPath` is meant from the top, which is where git runs hooks.
         let hooks = git(&top, &["rev-parse", "--git-path", "hooks"])?;
-        Ok(Self { project: project.to_owned(), hooks: top.join(hooks), top })
+        let files = AllowedDirs::default();
+        let hooks = top.join(hooks);
+        // Where git looks for hooks is the user's affair, links and all.
+        let hooks = trusted::canonical(&hooks).unwrap_or(hooks);
+        files.allow(&hooks).map_err(|error| Error::io("use", &hooks, &error))?;
+        Ok(Self { project: project.to_owned(), hooks, top, files })
     }
 
     /// The path of the hook.
@@ -64,50 +74,38 @@ impl Repository {
     /// Looks at what is there.
     pub(super) fn look(&self) -> Result<Found> {
         let path = self.hook();
-        let stat = match path.symlink_metadata() {
+        let stat = match self.files.stat(&path) {
             Ok(stat) => stat,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(Found::Nothing);
             }
             Err(error) => return Err(Error::io("look at", &path, &error)),
         };
-        if stat.is_symlink() {
-            return Ok(Found::Other("a link"));
+        match beneath::Kind::from(stat.file_type()) {
+            beneath::Kind::File => {}
+            beneath::Kind::Link => return Ok(Found::Other("a link")),
+            beneath::Kind::Dir => return Ok(Found::Other("a directory")),
+            beneath::Kind::Other => return Ok(Found::Other("no ordinary file")),
         }
-        if stat.is_dir() {
-            return Ok(Found::Other("a directory"));
-        }
-        if !stat.is_file() {
-            return Ok(Found::Other("no ordinary file"));
-        }
-        let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, &error))?;
+        let bytes = self.files.read_within(&path, LONGEST_HOOK).map_err(|error| Error::io("read", &path, &error))?;
         Ok(judge(&bytes, stat.permissions().mode() & 0o100 != 0, FORMER))
     }
 
     /// Puts the hook in place, whole or not at all. Where there was nothing, what somebody else puts there first stays.
     pub(super) fn install(&self, over: &Found) -> Result<()> {
         let path = self.hook();
-        fs::create_dir_all(&self.hooks).map_err(|error| Error::io("make", &self.hooks, &error))?;
-        let failed = |error: &io::Error| Error::io("write", &path, error);
-        let mut file =
-            tempfile::Builder::new().prefix(".pre-commit.").tempfile_in(&self.hooks).map_err(|error| failed(&error))?;
-        file.write_all(TEXT.as_bytes())
-            .and_then(|()| file.as_file().set_permissions(fs::Permissions::from_mode(0o755)))
-            .and_then(|()| file.as_file().sync_all())
-            .map_err(|error| failed(&error))?;
-        let placed = match over {
-            Found::Nothing => file.persist_noclobber(&path),
-            Found::Current { .. } | Found::Former { .. } | Found::Edited { .. } | Found::Other(_) => {
-                file.persist(&path)
-            }
+        trusted::create_dirs(&self.hooks).map_err(|error| Error::io("make", &self.hooks, &error))?;
+        let over = match over {
+            Found::Nothing => Over::Nothing,
+            Found::Current { .. } | Found::Former { .. } | Found::Edited { .. } | Found::Other(_) => Over::Anything,
         };
-        placed.map(drop).map_err(|error| failed(&error.error))
+        self.files.put(&path, TEXT.as_bytes(), 0o755, over).map_err(|error| Error::io("write", &path, &error))
     }
 
     /// Takes the hook away.
     pub(super) fn uninstall(&self) -> Result<()> {
         let path = self.hook();
-        fs::remove_file(&path).map_err(|error| Error::io("remove", &path, &error))
+        self.files.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))
     }
 }
 

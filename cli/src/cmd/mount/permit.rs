@@ -1,9 +1,10 @@
 //! Whether this system lets us mount, asked before anything is done about it.
 
-use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
+
+use jp_store::beneath::trusted;
 
 use crate::error::{Error, Result};
 
@@ -30,7 +31,7 @@ pub(crate) fn driver() -> Result<()> {
 
 fn device() -> io::Result<()> {
     use nix::sys::stat::{major, minor};
-    let found = OpenOptions::new().read(true).write(true).open(DEVICE)?.metadata()?.rdev();
+    let found = trusted::open_device(DEVICE)?.metadata()?.rdev();
     if (major(found), minor(found)) == NUMBER {
         return Ok(());
     }
@@ -39,7 +40,7 @@ fn device() -> io::Result<()> {
 
 /// Whether other users may be let into a mount.
 pub(crate) fn others(allow_other: bool) -> Result<()> {
-    if allow_other && !is_root() && !allows_others(&fs::read_to_string(CONFIGURATION).unwrap_or_default()) {
+    if allow_other && !is_root() && !allows_others(&trusted::read_text(CONFIGURATION).unwrap_or_default()) {
         return Err(Error::no("this system does not let other users into a mount of yours")
             .hint(format!("root can allow it: a line `user_allow_other` in {CONFIGURATION}"))
             .hint("or leave `--allow-other` out"));

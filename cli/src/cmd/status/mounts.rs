@@ -74,7 +74,7 @@ impl Mount {
         if !noted && matches!(mounts::standing(&default, None), Standing::Dead | Standing::Mute) {
             found.push(Self::left_at(&default));
         }
-        let others = mounts::of_store(layout).into_iter().filter(|known| known.state != here && known.alive());
+        let others = mounts::of_store(layout).into_iter().filter(|known| known.state.dir != here.dir && known.alive());
         (found, others.count())
     }
 
@@ -159,7 +159,8 @@ impl Draft {
         let state = StateDir::of(view.store.layout());
         let point =
             state.known().map_or_else(|| view.store.layout().storage.join(CONVERSATIONS), |known| known.record.point);
-        let found = drafts::list(&state.drafts()).map_err(|error| Error::io("read", &state.drafts(), &error))?;
+        let found =
+            drafts::list(state.files(), &state.drafts()).map_err(|error| Error::io("read", &state.drafts(), &error))?;
         Ok(found.into_iter().map(|draft| Self::of(view, &point, draft)).collect())
     }
 
@@ -230,7 +231,7 @@ mod tests {
     fn state(project: &Project) -> StateDir {
         let vfs = fs::read_dir(project.silo().join("vfs")).unwrap();
         let mut dirs = vfs.map(|entry| entry.unwrap().path());
-        StateDir { dir: dirs.find(|dir| dir.join("projection.json").exists()).unwrap() }
+        StateDir::in_dir(dirs.find(|dir| dir.join("projection.json").exists()).unwrap(), &project.silo())
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use crate::beneath::AllowedDirs;
 use crate::disk::{Contents, DirEntry, Disk, RealDisk, Stat};
 
 /// Passes everything on, and runs its closures after the call they are named for.
@@ -12,6 +13,7 @@ pub(super) struct Hook {
     /// Runs after each `stat` that found something.
     pub(super) stat: Box<dyn Fn() + Send + Sync>,
     pub(super) create_dir: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+    pub(super) real: RealDisk,
 }
 
 impl Hook {
@@ -26,7 +28,7 @@ impl Hook {
 
 impl Default for Hook {
     fn default() -> Self {
-        Self { open: Box::new(Ok), stat: Box::new(|| ()), create_dir: Box::new(|| Ok(())) }
+        Self { open: Box::new(Ok), stat: Box::new(|| ()), create_dir: Box::new(|| Ok(())), real: RealDisk::default() }
     }
 }
 
@@ -37,82 +39,86 @@ impl fmt::Debug for Hook {
 }
 
 impl Disk for Hook {
+    fn allowed(&self) -> &AllowedDirs {
+        self.real.allowed()
+    }
+
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let stat = RealDisk.stat(path)?;
+        let stat = self.real.stat(path)?;
         (self.stat)();
         Ok(stat)
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         (self.create_dir)()?;
-        RealDisk.create_dir(path)
+        self.real.create_dir(path, mode)
     }
 
     fn open_lock(&self, path: &Path) -> io::Result<File> {
-        (self.open)(RealDisk.open_lock(path)?)
+        (self.open)(self.real.open_lock(path)?)
     }
 
     fn open_existing_lock(&self, path: &Path) -> io::Result<File> {
-        RealDisk.open_existing_lock(path)
+        self.real.open_existing_lock(path)
     }
 
     fn read(&self, path: &Path) -> io::Result<Contents> {
-        RealDisk.read(path)
+        self.real.read(path)
     }
 
     fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
-        RealDisk.read_from(path, offset)
+        self.real.read_from(path, offset)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        RealDisk.list(path)
+        self.real.list(path)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        RealDisk.read_link(path)
+        self.real.read_link(path)
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        RealDisk.write_new(path, bytes, mode)
+        self.real.write_new(path, bytes, mode)
     }
 
     fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        RealDisk.write_one_of_many(path, bytes, mode)
+        self.real.write_one_of_many(path, bytes, mode)
     }
 
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
-        RealDisk.sync_all(dir)
+        self.real.sync_all(dir)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
+        self.real.rename(from, to)
     }
 
     fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
-        RealDisk.exchange(a, b)
+        self.real.exchange(a, b)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_file(path)
+        self.real.remove_file(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_dir(path)
+        self.real.remove_dir(path)
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
-        RealDisk.symlink(target, link)
+        self.real.symlink(target, link)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(path)
+        self.real.sync_dir(path)
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        RealDisk.append(path, bytes)
+        self.real.append(path, bytes)
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_file(path)
+        self.real.sync_file(path)
     }
 }

@@ -63,7 +63,7 @@ fn child() {
     let mut dir = String::new();
     input.read_line(&mut dir).unwrap();
     let dir = Path::new(dir.trim_end());
-    let locks = LockDir::new(Arc::new(RealDisk), dir.join("locks"), None, dir.join("borrowed"));
+    let locks = LockDir::new(Arc::new(RealDisk::beneath(dir).unwrap()), dir.join("locks"), None, dir.join("borrowed"));
     let guard = locks.try_acquire(id(1), &pid(std::process::id()));
     let answer = if guard.is_ok() { HELD } else { REFUSED };
     writeln!(std::io::stdout(), "\n{answer}").unwrap();

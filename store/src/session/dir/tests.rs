@@ -45,7 +45,7 @@ struct Ground {
 impl Ground {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
-        let sessions = SessionDir::new(Arc::new(RealDisk), dir.path().join("sessions"));
+        let sessions = SessionDir::new(Arc::new(RealDisk::beneath(dir.path()).unwrap()), dir.path().join("sessions"));
         Self { dir, sessions }
     }
 

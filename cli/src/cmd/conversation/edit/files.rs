@@ -2,12 +2,12 @@
 //! not is kept.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use jp_store::ConversationId;
+use jp_store::beneath::trusted;
 use jp_store::disk::Disk;
 use jp_store::layout::managed;
 use jp_store::meta::Meta;
@@ -33,21 +33,21 @@ pub(super) fn edit(
 ) -> Result<Vec<&'static str>> {
     let guard = change.lock(id)?;
     let snapshot = change.writer.store().snapshot()?;
-    let disk = ctx.env.surroundings().disk;
+    let disk = change.writer.store().disk();
     let dir = tempfile::Builder::new()
         .prefix("jp-edit-")
         .tempdir_in(&ctx.env.temp_dir)
         .map_err(|error| Error::io("make a directory in", &ctx.env.temp_dir, &error))?;
     let mut before: Vec<Before> = Vec::new();
     for &file in if wanted.is_empty() { &ManagedFile::ALL } else { wanted } {
-        let bytes = current(&*disk, &snapshot, id, file)?;
+        let bytes = current(disk, &snapshot, id, file)?;
         if bytes.is_none() && file == ManagedFile::BaseConfig && !wanted.is_empty() {
             return Err(Error::no(format!("{id} has no base_config.json"))
                 .hint("its first event holds the configuration; `jp c edit --events` edits that"));
         }
         let path = managed(dir.path(), file);
         if bytes.is_some() || !wanted.is_empty() {
-            fs::write(&path, bytes.as_deref().unwrap_or_default())
+            trusted::write(&path, bytes.as_deref().unwrap_or_default())
                 .map_err(|error| Error::io("write", &path, &error))?;
         }
         before.push((file, bytes));
@@ -142,7 +142,7 @@ fn changed(dir: &Path, before: &[Before]) -> Result<Vec<(ManagedFile, Vec<u8>)>>
     let mut news = Vec::new();
     for (file, old) in before {
         let path = managed(dir, *file);
-        match fs::read(&path) {
+        match trusted::read(&path) {
             Ok(bytes) if Some(&bytes) == old.as_ref() || (old.is_none() && bytes.is_empty()) => {}
             Ok(bytes) => news.push((*file, bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
