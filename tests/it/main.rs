@@ -32,6 +32,8 @@ mod mirror;
 mod model;
 // The tree as a filesystem, with the programs people use on it.
 mod mount;
+// Nothing outside the store, the worktree and the target of an export is read, written or removed.
+mod outside;
 // Many processes on one store.
 mod parallel;
 // What both roots have after each kind of change.

@@ -216,6 +216,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// The command as it would be run.
+    pub fn into_command(self) -> Command {
+        self.command
+    }
+
     /// Sets a variable.
     pub fn var(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
