@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 
 use jp_store::Error as StoreError;
+use jp_store::beneath::is_wrong_kind;
+use jp_store::store::DATA_DIR;
 
 /// The result of anything a command does.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -90,7 +92,8 @@ impl Error {
 
     /// The system refused `verb` on `path`.
     pub(crate) fn io(verb: &str, path: &Path, error: &io::Error) -> Self {
-        Self::new(Kind::Damaged, format!("cannot {verb} {}", path.display())).because(error)
+        let told = Self::new(Kind::Damaged, format!("cannot {verb} {}", path.display())).because(error);
+        if is_wrong_kind(error) { told.hint(WRONG_KIND) } else { told }
     }
 
     /// Ctrl-C.
@@ -124,6 +127,10 @@ impl fmt::Display for Error {
     }
 }
 
+/// What to do about something that is not what has to be there.
+const WRONG_KIND: &str =
+    "jp follows no links and uses only plain files and directories here; remove it, or move it away";
+
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         let kind = match &error {
@@ -152,6 +159,11 @@ impl From<StoreError> for Error {
             StoreError::Locked { .. } => told
                 .hint("`jp lock ls` shows who holds what, and since when")
                 .hint("JP_LOCK_DURATION says how long to wait: `JP_LOCK_DURATION=2m jp …`"),
+            StoreError::Io { verb: DATA_DIR, path, source } if is_wrong_kind(source) => told.hint(format!(
+                "if the link is yours, name the directory itself: `export JP_USER_DATA_DIR=$(readlink -f {})`",
+                path.display()
+            )),
+            StoreError::Io { source, .. } if is_wrong_kind(source) => told.hint(WRONG_KIND),
             StoreError::Io { source, .. } if source.raw_os_error() == Some(nix::errno::Errno::ENOTCONN as i32) => told
                 .hint("the process behind this mount is gone")
                 .hint("`jp mount` mounts it again, `jp unmount` clears it away"),

@@ -17,6 +17,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -338,12 +339,13 @@ impl AllowedDirs {
 
     /// Opens a regular file for writing at its end, and makes it with these permission bits if it is not there.
     pub fn open_append(&self, path: &Path, mode: u32) -> io::Result<File> {
-        self.open_checked(path, OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_APPEND | OFlag::O_CREAT, mode)
+        let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_APPEND | OFlag::O_CREAT;
+        check_single(path, self.open_checked(path, flags, mode)?)
     }
 
     /// Opens a regular file for reading and writing, and makes it with these permission bits if it is not there.
     pub fn open_or_create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        self.open_checked(path, OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CREAT, mode)
+        check_single(path, self.open_checked(path, OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CREAT, mode)?)
     }
 
     /// Opens a regular file that is there for reading and writing.
@@ -561,6 +563,14 @@ fn check_regular(path: &Path, meta: &Metadata) -> io::Result<()> {
         Kind::Link => Err(WrongKind::error(path, WrongKind::LINK)),
         Kind::Other => Err(WrongKind::error(path, WrongKind::SPECIAL)),
     }
+}
+
+/// Refuses a file that has another name as well, which may be somebody else's. A file that has lost its name is fine.
+fn check_single(path: &Path, file: File) -> io::Result<File> {
+    if file.metadata()?.nlink() > 1 {
+        return Err(WrongKind::error(path, "a file that has a second name"));
+    }
+    Ok(file)
 }
 
 fn bits(mode: u32) -> Mode {

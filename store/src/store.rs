@@ -31,6 +31,9 @@ use crate::workspace::{Workspace, WorkspaceId};
 /// How often the ledger is read again when it is written anew meanwhile.
 const PATIENCE: usize = 16;
 
+/// The verb of a data directory that cannot be used.
+pub const DATA_DIR: &str = "use as data directory";
+
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
@@ -66,7 +69,7 @@ impl Surroundings {
         // Spelled in one way, because paths beneath it are recognised by their beginning.
         self.data_dir = self.data_dir.map(|dir| dir.components().collect());
         if let Some(dir) = &self.data_dir {
-            self.disk.allowed().allow(dir).context("use", dir)?;
+            self.disk.allowed().allow(dir).context(DATA_DIR, dir)?;
         }
         Ok(self)
     }

@@ -104,6 +104,7 @@ impl Workspace {
         for silo in silos(disk, data_dir, id)? {
             let link = StoreRoot { dir: silo }.storage_link();
             if let Ok(storage) = disk.read_link(&link)
+                && storage.is_absolute()
                 && let Some(project) = storage.parent()
                 && let Ok(found) = Self::find(disk, project)
                 && found.id == *id

@@ -147,6 +147,17 @@ fn pipes_sockets_and_devices_are_no_files_and_hang_nobody() {
     );
 }
 
+/// What is written in place is written to a file that has no other name.
+#[test]
+fn a_second_name() {
+    let ground = Ground::new();
+    let path = ground.ours("twice");
+    fs::hard_link(ground.theirs("file"), &path).unwrap();
+    for opened in [ground.files.open_append(&path, 0o600), ground.files.open_or_create(&path, 0o600)] {
+        assert!(is_wrong_kind(&opened.unwrap_err()));
+    }
+}
+
 #[test]
 fn a_file_that_claims_to_be_huge_is_not_read() {
     let ground = Ground::new();
