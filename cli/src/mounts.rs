@@ -138,12 +138,7 @@ impl StateDir {
     /// Makes the directory, for nobody but its owner: whoever reaches the socket can end the mount.
     pub(crate) fn make(&self) -> Result<()> {
         let failed = |error: io::Error| Error::io("make", &self.dir, &error);
-        for dir in self.dir.parent().into_iter().chain([&*self.dir]) {
-            match self.files.create_dir(dir, 0o700) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.map_err(failed)?,
-            }
-        }
+        self.files.create_dirs(&self.dir, 0o700).map_err(failed)?;
         self.files.set_mode(&self.dir, 0o700).map_err(failed)
     }
 

@@ -247,17 +247,7 @@ impl Backing for RealBacking {
     }
 
     fn make_dirs(&self, path: &Path) -> io::Result<()> {
-        match self.allowed.create_dir(path, 0o700) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
-                Some(parent) => {
-                    self.make_dirs(parent)?;
-                    self.make_dirs(path)
-                }
-                None => Err(error),
-            },
-            made => made,
-        }
+        self.allowed.create_dirs(path, 0o700)
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {

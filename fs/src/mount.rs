@@ -150,7 +150,7 @@ impl Session {
         let reached = AllowedDirs::path_of(&under);
         around.disk.allowed().allow_open(&reached, under.try_clone().map_err(io("open"))?.into());
         // Until something is mounted on it, the point leads to the real files by the shorter way.
-        let plain = Store::open_with_work(around.clone(), start, point.to_owned(), false)?;
+        let plain = Store::open_uncovered(around.clone(), start)?;
         if plain.layout().is_single_root() {
             return Err(Error::Refused("there is no user-local storage, so there is nothing to mount".to_owned()));
         }

@@ -77,6 +77,11 @@ impl WrongKind {
     }
 }
 
+/// Whether an error says that nothing is at a path.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 /// Whether an error says that something is at a path, but not what has to be there.
 pub fn is_wrong_kind(error: &io::Error) -> bool {
     let odd = [libc::ELOOP, libc::EISDIR, libc::ENXIO];
@@ -165,7 +170,7 @@ impl AllowedDirs {
         }
         let dir = match open_top(&path) {
             Ok(fd) => Some(Arc::new(fd)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if is_missing(&error) => None,
             Err(error) => return Err(error),
         };
         self.add(AllowedDir { path, dir: RwLock::new(dir), pinned: false });
@@ -176,7 +181,7 @@ impl AllowedDirs {
     pub fn allow_existing(&self, path: &Path) -> io::Result<bool> {
         match open_top(&normal(path)) {
             Ok(_) => self.allow(path).map(|()| true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if is_missing(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -394,6 +399,18 @@ impl AllowedDirs {
                 Ok(nix::sys::stat::mkdirat(&entry.parent, entry.name, bits(mode))?)
             }
             Place::Inside { .. } | Place::Above => trusted::create_dir(path, mode),
+        }
+    }
+
+    /// Makes a directory and those above it that are missing, with these permission bits.
+    pub fn create_dirs(&self, path: &Path, mode: u32) -> io::Result<()> {
+        match (self.create_dir(path, mode), path.parent()) {
+            (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+                self.create_dirs(parent, mode)?;
+                self.create_dirs(path, mode)
+            }
+            (made, _) => made,
         }
     }
 

@@ -103,8 +103,15 @@ impl Store {
         let layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
         let covered = (around.covered)(&layout.shown().conversations);
         let layout = if covered { layout.cover() } else { layout };
-        boundaries::check(&*around.disk, &layout, around.data_dir.as_deref())?;
-        Ok(Self { around, workspace, layout })
+        Self::checked(around, workspace, layout)
+    }
+
+    /// As [`Store::open`], for whoever knows that nothing is mounted over the workspace's conversations.
+    pub fn open_uncovered(around: Surroundings, start: &Path) -> Result<Self> {
+        let around = around.ready()?;
+        let workspace = Workspace::find(&*around.disk, start)?;
+        let layout = workspace.layout(&*around.disk, around.data_dir.as_deref())?;
+        Self::checked(around, workspace, layout)
     }
 
     /// As [`Store::open`], for whoever mounts something over the workspace's conversations and knows better than the
@@ -117,6 +124,10 @@ impl Store {
             root.conversations = work;
         }
         let layout = if covered { layout.cover() } else { layout };
+        Self::checked(around, workspace, layout)
+    }
+
+    fn checked(around: Surroundings, workspace: Workspace, layout: Layout) -> Result<Self> {
         boundaries::check(&*around.disk, &layout, around.data_dir.as_deref())?;
         Ok(Self { around, workspace, layout })
     }

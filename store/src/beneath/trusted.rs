@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::is_missing;
+
 /// `lstat`.
 pub fn stat(path: &Path) -> io::Result<Metadata> {
     fs::symlink_metadata(path)
@@ -60,10 +62,6 @@ pub fn is_within(inner: &Path, outer: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Opens a directory.
