@@ -3,13 +3,14 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::Status;
 use jp_store::layout::{CONVERSATIONS, Layout};
+use jp_store::modes::Access;
 use nix::mount::{MntFlags, umount2};
 use serde::{Deserialize, Serialize};
 
@@ -123,7 +124,10 @@ impl StateDir {
 
     /// Makes the directory, for nobody but its owner: whoever reaches the socket can end the mount.
     pub(crate) fn make(&self) -> Result<()> {
-        fs::create_dir_all(&self.dir)
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(Access::Private.dir())
+            .create(&self.dir)
             .and_then(|()| fs::set_permissions(&self.dir, Permissions::from_mode(0o700)))
             .map_err(|error| Error::io("make", &self.dir, &error))
     }

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, Open
 use std::path::{Path, PathBuf};
 
 use jp_store::disk::Kind;
+use jp_store::modes::Access;
 
 /// What the filesystem says about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,8 @@ pub trait Backing: Send + Sync + Debug {
     fn create(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes a file so long.
     fn truncate(&self, path: &Path, size: u64) -> io::Result<()>;
-    /// Makes a file these bytes, whole or not at all, by way of a name beside it that nobody else uses.
+    /// Makes a file these bytes, whole or not at all, by way of a name beside it that nobody else uses. It is its owner's
+    /// alone.
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Brings a file or a directory to disk.
     fn sync(&self, path: &Path) -> io::Result<()>;
@@ -78,7 +80,7 @@ pub trait Backing: Send + Sync + Debug {
     fn set_times(&self, path: &Path, atime: Option<i64>, mtime: Option<i64>) -> io::Result<()>;
     /// Makes a directory.
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// Makes a directory and those above it.
+    /// Makes a directory and those above it, for their owner alone.
     fn make_dirs(&self, path: &Path) -> io::Result<()>;
     /// Makes a symbolic link.
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
@@ -220,7 +222,9 @@ impl Backing for RealBacking {
     }
 
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
-        fs::write(beside, bytes)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(Access::Private.file()).custom_flags(GUARDED);
+        io::Write::write_all(&mut options.open(beside)?, bytes)?;
         fs::rename(beside, path)
     }
 
@@ -249,7 +253,7 @@ impl Backing for RealBacking {
     }
 
     fn make_dirs(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        fs::DirBuilder::new().recursive(true).mode(Access::Private.dir()).create(path)
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {

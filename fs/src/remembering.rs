@@ -211,8 +211,8 @@ impl Disk for Forgetting {
         self.real.open_existing_lock(path)
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.change(&[path], |real| real.create_dir(path))
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.change(&[path], |real| real.create_dir(path, mode))
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -237,6 +237,10 @@ impl Disk for Forgetting {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.change(&[path], |real| real.remove_dir(path))
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.change(&[path], |real| real.set_mode(path, mode))
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {

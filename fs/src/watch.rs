@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use jp_store::ConversationId;
 use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, Partition, TRASH};
+use jp_store::modes::Access;
 use jp_store::reconcile::ManagedFile;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
@@ -263,7 +265,7 @@ impl Watch {
     fn add_all(&mut self) -> io::Result<()> {
         let store = self.layout.store.clone();
         for dir in [store.vfs(), self.layout.worktree_state(), store.locks()] {
-            std::fs::create_dir_all(&dir)?;
+            std::fs::DirBuilder::new().recursive(true).mode(Access::Private.dir()).create(&dir)?;
         }
         self.add(&store.vfs(), On::Books)?;
         self.add(&self.layout.worktree_state(), On::Books)?;

@@ -8,6 +8,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::modes::{Access, is_wide};
+
 /// What kind of thing a name stands for. Links are not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -72,9 +74,10 @@ pub trait Disk: Send + Sync + Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Reads a link.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Makes one directory; its parent is there.
-    fn create_dir(&self, path: &Path) -> io::Result<()>;
-    /// Makes a new file with these bytes and permission bits and brings it to disk. Fails if the name is taken.
+    /// Makes one directory with these permission bits, before the umask; its parent is there.
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// Makes a new file with these bytes and permission bits, before the umask, and brings it to disk. Fails if the name is
+    /// taken.
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
     /// As [`Disk::write_new`], for one of many: nothing is brought to disk before [`Disk::sync_all`].
     fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
@@ -88,15 +91,19 @@ pub trait Disk: Send + Sync + Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// `rmdir`.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Sets the permission bits of a file or a directory. A link is not followed.
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes a symbolic link.
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
     /// Brings a directory's entries to disk.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Adds bytes to the end of a file, making it if it is not there. Nothing is brought to disk.
+    /// Adds bytes to the end of a file, making it for its owner alone if it is not there. Nothing is brought to disk.
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Brings a file's bytes to disk.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
-    /// Opens a file for locking, making it if it is not there. It is neither truncated nor followed through a link.
+    /// Opens a file for locking, making it for its owner alone if it is not there. It is neither truncated nor followed
+    /// through a link, and never waited for. One of our own that others can open becomes the owner's alone: whoever can
+    /// open it can lock it.
     fn open_lock(&self, path: &Path) -> io::Result<File>;
     /// Opens a lock file that is there, for writing where that is allowed and for reading otherwise. It is never made,
     /// so that looking at a lock changes nothing.
@@ -144,8 +151,8 @@ impl Disk for RealDisk {
         fs::read_link(path)
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().mode(0o777).create(path)
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        fs::DirBuilder::new().mode(mode).create(path)
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -179,6 +186,13 @@ impl Disk for RealDisk {
         fs::remove_dir(path)
     }
 
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        use nix::fcntl::AT_FDCWD;
+        use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
+        fchmodat(AT_FDCWD, path, Mode::from_bits_truncate(mode), FchmodatFlags::NoFollowSymlink)
+            .map_err(io::Error::from)
+    }
+
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         std::os::unix::fs::symlink(target, link)
     }
@@ -189,7 +203,8 @@ impl Disk for RealDisk {
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        OpenOptions::new().append(true).create(true).custom_flags(flags).open(path)?.write_all(bytes)
+        let mode = Access::Private.file();
+        OpenOptions::new().append(true).create(true).mode(mode).custom_flags(flags).open(path)?.write_all(bytes)
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
@@ -210,13 +225,22 @@ impl Disk for RealDisk {
     }
 
     fn open_lock(&self, path: &Path) -> io::Result<File> {
-        OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(path)
+            .mode(Access::Private.file())
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
+            .open(path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        if is_wide(meta.mode()) && meta.uid() == nix::unistd::geteuid().as_raw() {
+            file.set_permissions(fs::Permissions::from_mode(Access::Private.file()))?;
+        }
+        Ok(file)
     }
 }
 

@@ -65,8 +65,8 @@ impl Disk for Eventful {
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         RealDisk.read_link(path)
     }
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir(path)
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        RealDisk.create_dir(path, mode)
     }
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         RealDisk.write_new(path, bytes, mode)
@@ -95,6 +95,9 @@ impl Disk for Eventful {
     }
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         RealDisk.remove_dir(path)
+    }
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        RealDisk.set_mode(path, mode)
     }
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         RealDisk.symlink(target, link)

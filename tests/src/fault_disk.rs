@@ -195,8 +195,8 @@ impl Disk for FaultDisk {
         self.call("read_link", path, false, || self.real.read_link(path))
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.call("create_dir", path, true, || self.real.create_dir(path))
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.call("create_dir", path, true, || self.real.create_dir(path, mode))
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -238,6 +238,10 @@ impl Disk for FaultDisk {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.call("remove_dir", path, true, || self.real.remove_dir(path))
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.call("set_mode", path, true, || self.real.set_mode(path, mode))
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
@@ -374,7 +378,7 @@ mod tests {
         let dir = TempDir::new().expect("a temporary directory");
         let path = dir.path().join("a");
         let disk = FaultDisk::stop_after(1);
-        assert!(disk.create_dir(&path).is_ok());
+        assert!(disk.create_dir(&path, 0o700).is_ok());
         assert!(disk.remove_dir(&path).is_err() && path.is_dir());
         assert!(disk.stat(&path).is_err());
         assert!(disk.open_lock(&dir.path().join("lock")).is_err());

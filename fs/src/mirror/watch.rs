@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
 use jp_store::layout::{CONVERSATIONS, Layout, TRASH, WORK_TMP};
+use jp_store::modes::Access;
 use jp_store::scratch::is_scratch;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
@@ -158,7 +160,7 @@ impl Watch {
         }
         let store = self.layout.store.clone();
         for dir in [store.vfs(), store.locks()] {
-            std::fs::create_dir_all(&dir)?;
+            std::fs::DirBuilder::new().recursive(true).mode(Access::Private.dir()).create(&dir)?;
         }
         let (project, storage) = (self.layout.project.clone(), self.layout.storage.clone());
         self.add(&project, FATE, On::Project)?;

@@ -13,6 +13,7 @@ use super::unix::{self, Inode, Mode, Opened};
 use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
 use crate::files::make_dirs;
+use crate::modes::Access;
 
 /// How long [`FileLock`] waits. What it protects takes milliseconds, so whoever has it longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -234,7 +235,7 @@ fn is_at(disk: &dyn Disk, path: &Path, inode: Inode) -> io::Result<bool> {
 fn open_or_make(disk: &dyn Disk, path: &Path) -> Result<File> {
     match (disk.open_lock(path), path.parent()) {
         (Err(error), Some(dir)) if error.kind() == io::ErrorKind::NotFound => {
-            make_dirs(disk, dir)?;
+            make_dirs(disk, dir, Access::Private)?;
             disk.open_lock(path).context("open", path)
         }
         (opened, _) => opened.context("open", path),

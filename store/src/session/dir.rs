@@ -13,6 +13,7 @@ use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
 use crate::files::make_dirs;
 use crate::id::ConversationId;
+use crate::modes::Access;
 
 /// Writes a file so that a reader sees the old bytes or the new ones.
 type Write<'a> = &'a dyn Fn(&Path, &[u8]) -> Result<()>;
@@ -81,7 +82,7 @@ impl SessionDir {
 
     /// Writes what a session was on, under its name of today.
     pub fn save(&self, mapping: &Mapping, write: Write<'_>) -> Result<()> {
-        make_dirs(&*self.disk, &self.dir)?;
+        make_dirs(&*self.disk, &self.dir, Access::Private)?;
         write(&self.path(mapping.session()), &mapping.to_bytes())
     }
 

@@ -15,6 +15,7 @@ use crate::files::{NewContent, NewFile, Scratch, gather, kind, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{Layout, WORK_TMP, WorkRoot};
 use crate::meta::Meta;
+use crate::modes::Access;
 use crate::observe::{read_file, unmanaged};
 use crate::own::{hides, is_exported, leads_inside};
 use crate::parallel;
@@ -49,11 +50,11 @@ impl Writer {
     pub fn export_elsewhere(&self, dir: &Path, wanted: &Wanted, progress: Going<'_>) -> Result<Reconciled> {
         let store = &self.store;
         let disk = store.disk();
-        make_dirs(disk, dir)?;
+        make_dirs(disk, dir, Access::Shared)?;
         let books = Books::of(store, dir);
         let _turn = self.file_lock(&books.lock)?;
         let mut written = books.read(disk)?.known();
-        let scratch = Scratch::new(disk, dir.join(WORK_TMP), store.around.pid);
+        let scratch = Scratch::new(disk, dir.join(WORK_TMP), store.around.pid, Access::Shared);
         scratch.sweep(&super::may_be_alive)?;
         let view = View::of(store, dir, wanted)?;
         let all: Vec<_> = view.wanted(wanted).collect();
@@ -221,7 +222,7 @@ impl<'a> View<'a> {
             }
             if let Some(scratch) = scratch {
                 if let Some(parent) = full.parent() {
-                    make_dirs(disk, parent)?;
+                    make_dirs(disk, parent, Access::Shared)?;
                 }
                 scratch.put_one_of_many(&full, file.content)?;
             }

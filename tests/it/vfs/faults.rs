@@ -72,8 +72,8 @@ impl Disk for Ground {
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         self.now()?.read_link(path)
     }
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.now()?.create_dir(path)
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.now()?.create_dir(path, mode)
     }
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         self.now()?.write_new(path, bytes, mode)
@@ -95,6 +95,9 @@ impl Disk for Ground {
     }
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.now()?.remove_dir(path)
+    }
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.now()?.set_mode(path, mode)
     }
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         self.now()?.symlink(target, link)

@@ -43,9 +43,9 @@ impl Disk for Hook {
         Ok(stat)
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         (self.create_dir)()?;
-        RealDisk.create_dir(path)
+        RealDisk.create_dir(path, mode)
     }
 
     fn open_lock(&self, path: &Path) -> io::Result<File> {
@@ -98,6 +98,10 @@ impl Disk for Hook {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         RealDisk.remove_dir(path)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        RealDisk.set_mode(path, mode)
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {

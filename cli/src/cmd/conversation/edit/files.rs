@@ -3,7 +3,8 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +12,7 @@ use jp_store::ConversationId;
 use jp_store::disk::Disk;
 use jp_store::layout::managed;
 use jp_store::meta::Meta;
+use jp_store::modes::Access;
 use jp_store::observe::{UnitBytes, check, glance};
 use jp_store::reconcile::{ManagedFile, Root};
 use jp_store::snapshot::Snapshot;
@@ -36,6 +38,7 @@ pub(super) fn edit(
     let disk = ctx.env.surroundings().disk;
     let dir = tempfile::Builder::new()
         .prefix("jp-edit-")
+        .permissions(fs::Permissions::from_mode(Access::Private.dir()))
         .tempdir_in(&ctx.env.temp_dir)
         .map_err(|error| Error::io("make a directory in", &ctx.env.temp_dir, &error))?;
     let mut before: Vec<Before> = Vec::new();
@@ -47,7 +50,7 @@ pub(super) fn edit(
         }
         let path = managed(dir.path(), file);
         if bytes.is_some() || !wanted.is_empty() {
-            fs::write(&path, bytes.as_deref().unwrap_or_default())
+            write_private(&path, bytes.as_deref().unwrap_or_default())
                 .map_err(|error| Error::io("write", &path, &error))?;
         }
         before.push((file, bytes));
@@ -87,6 +90,12 @@ pub(super) fn edit(
             Err(error) => return Err(kept(dir, &before, error.unwrap_or(unsound), id)),
         }
     }
+}
+
+/// Makes a file that only its owner can read.
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(Access::Private.file()).open(path)?.write_all(bytes)
 }
 
 /// Whether to open the editor again; `false` throws the text away. `Err` when there is nobody to ask or they left.
