@@ -5,7 +5,7 @@
 mod launch;
 mod notify;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use jp_fs::mount::{Brought, Error as MountError};
 use jp_fs::{Live, Mirror, Options, Session};
+use jp_store::disk::RealDisk;
 use jp_store::plan::Direction;
 use jp_store::store::Store;
 use jp_store::time::rfc3339;
@@ -201,8 +202,7 @@ enum Turn {
 
 fn turn(state: &StateDir) -> Result<Turn> {
     let path = state.lock();
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(|error| Error::io("open", &path, &error))?;
+    let file = jp_store::lock::open_or_make(&RealDisk, &path)?;
     let until = Instant::now() + TURN;
     loop {
         match file.try_lock() {

@@ -8,7 +8,7 @@ use super::leftovers::{Sessions, broken_link, orphans};
 use super::status::Trouble;
 use crate::change::{change, count, whole};
 use crate::ctx::{Ctx, View};
-use crate::error::{Exit, Kind, Result};
+use crate::error::{Exit, Kind, Result, how_to_remove};
 use crate::mounts;
 use crate::ui::clean;
 
@@ -139,6 +139,13 @@ fn look(view: &View) -> Result<Vec<Finding>> {
         let what = format!("{EXPOSED}: {exposed} files and directories");
         let advice = "`jp doctor --fix` makes files 0600 and directories 0700";
         findings.push(oddity(None, path, "exposed", &what, advice));
+    }
+    for error in view.store.in_the_way()? {
+        let jp_store::Error::InTheWay { path, kind, .. } = &error else { continue };
+        let (text, advice) = (error.to_string(), how_to_remove(path, *kind));
+        let path = path.display().to_string();
+        let what = text.strip_prefix(&format!("{path}: ")).unwrap_or(&text).to_owned();
+        findings.push(oddity(None, path, "in-the-way", &what, &advice));
     }
     for lock in orphans(&view.store)? {
         let path = lock.path.display().to_string();
