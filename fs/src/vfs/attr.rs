@@ -61,9 +61,9 @@ pub struct SetAttr {
     pub mtime: Option<i64>,
 }
 
-/// The mode of directories of conversations, which have none of their own. The store's are closed to others; the kernel keeps
-/// others out of the mount unless it was made for them (`--allow-other`), and then the modes of conversations decide.
-const CHILDREN_MODE: u32 = 0o755;
+/// The mode of the mount's root and its archive, which have none of their own. The store's are closed to others; the kernel
+/// keeps others out of the mount unless it was made for them (`--allow-other`), and then the modes of conversations decide.
+const TOP_MODE: u32 = 0o755;
 
 impl Vfs {
     /// What a node is like.
@@ -182,7 +182,7 @@ impl Vfs {
         Ok(Attr { number: 0, kind, size, mtime, atime, ctime, mode, uid, gid, links: 1 })
     }
 
-    /// A directory of conversations is like the store's, but for its mode.
+    /// A directory of conversations is like the store's, and one of children like the conversation's.
     fn attr_of_children(&self, at: Dir) -> Result<Attr> {
         let node = Node::Children(at);
         let dir: PathBuf = match at {
@@ -190,9 +190,13 @@ impl Vfs {
             Dir::Of(id) => self.dir_of(id)?,
         };
         let attr = self.attr_at(&dir)?;
+        let mode = match at {
+            Dir::Root | Dir::Archive => TOP_MODE,
+            Dir::Of(_) => attr.mode,
+        };
         // Nothing tells when it last changed before the mount began; that it may have is told by the beginning.
         let mtime = self.touched.lock().get(&node).copied().unwrap_or(self.began);
-        Ok(Attr { mtime, atime: mtime, ctime: mtime, size: 4096, mode: CHILDREN_MODE, ..attr })
+        Ok(Attr { mtime, atime: mtime, ctime: mtime, size: 4096, mode, ..attr })
     }
 
     fn set_rest(&self, node: &Node, set: SetAttr) -> Result<()> {
