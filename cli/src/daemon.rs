@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use jp_fs::mount::{Brought, Error as MountError};
 use jp_fs::{Live, Mirror, Options, Session};
+use jp_store::disk::RealDisk;
 use jp_store::plan::Direction;
 use jp_store::store::Store;
 use jp_store::time::rfc3339;
@@ -201,8 +202,8 @@ enum Turn {
 
 fn turn(state: &StateDir) -> Result<Turn> {
     let path = state.lock();
-    let file = state.files().open_or_create(&path, 0o600);
-    let file = file.map_err(|error| Error::io("open", &path, &error))?;
+    let disk = RealDisk::new(state.files().clone());
+    let file = jp_store::lock::open_or_make(&disk, &path)?;
     let until = Instant::now() + TURN;
     loop {
         match file.try_lock() {

@@ -137,9 +137,10 @@ impl From<StoreError> for Error {
             StoreError::Io { .. }
             | StoreError::Invalid { .. }
             | StoreError::Malformed { .. }
+            | StoreError::InTheWay { .. }
             | StoreError::Unprojected { .. } => Kind::Damaged,
             StoreError::NoWorkspace { .. } | StoreError::NotFound { .. } | StoreError::Refused(_) => Kind::No,
-            StoreError::Locked { .. } => Kind::Locked,
+            StoreError::Locked { .. } | StoreError::Stuck { .. } => Kind::Locked,
             StoreError::Interrupted => Kind::Interrupted,
         };
         let mut told = Self::new(kind, error.to_string());
@@ -164,6 +165,15 @@ impl From<StoreError> for Error {
                 path.display()
             )),
             StoreError::Io { source, .. } if is_wrong_kind(source) => told.hint(WRONG_KIND),
+            StoreError::InTheWay { path, kind, .. } => told.hint(how_to_remove(path, *kind)),
+            StoreError::Stuck { path, holders, .. } if holders.is_empty() => {
+                told.hint(format!("`fuser -v {}` names the process that holds it", path.display()))
+            }
+            StoreError::Stuck { holders, .. } => {
+                let pids = holders.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+                told.hint(format!("this lock is held for milliseconds only; `ps -f {pids}` shows who holds it"))
+                    .hint(format!("if it hangs, end it: `kill {pids}`"))
+            }
             StoreError::Io { source, .. } if source.raw_os_error() == Some(nix::errno::Errno::ENOTCONN as i32) => told
                 .hint("the process behind this mount is gone")
                 .hint("`jp mount` mounts it again, `jp unmount` clears it away"),
@@ -174,6 +184,16 @@ impl From<StoreError> for Error {
             | StoreError::Refused(_)
             | StoreError::Unprojected { .. } => told,
         }
+    }
+}
+
+/// How to make way for a file or a directory that the store wants to make.
+pub(crate) fn how_to_remove(path: &Path, kind: jp_store::disk::Kind) -> String {
+    use jp_store::disk::Kind::{Dir, File, Link, Other};
+    match kind {
+        Dir => format!("move it away, or remove it if it is empty: `rmdir {}`", path.display()),
+        Link => format!("remove it: `rm {}`; what it points to is not touched", path.display()),
+        File | Other => format!("remove it: `rm {}`", path.display()),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use jp_fs::mount::Status;
 use jp_store::beneath::{AllowedDirs, Over, trusted};
 use jp_store::layout::{CONVERSATIONS, Layout};
+use jp_store::modes::Access;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use serde::{Deserialize, Serialize};
@@ -138,8 +139,9 @@ impl StateDir {
     /// Makes the directory, for nobody but its owner: whoever reaches the socket can end the mount.
     pub(crate) fn make(&self) -> Result<()> {
         let failed = |error: io::Error| Error::io("make", &self.dir, &error);
-        self.files.create_dirs(&self.dir, 0o700).map_err(failed)?;
-        self.files.set_mode(&self.dir, 0o700).map_err(failed)
+        let mode = Access::Private.dir();
+        self.files.create_dirs(&self.dir, mode).map_err(failed)?;
+        self.files.set_mode(&self.dir, mode).map_err(failed)
     }
 
     /// Forgets a mount that has ended.

@@ -93,7 +93,7 @@ impl Ui {
         self.json = global.json || global.format == Format::Json;
         self.quiet = global.quiet;
         self.color = colored(global.color, env);
-        trace::install(global.verbose);
+        trace::install(global.verbose, self.json);
     }
 
     pub(crate) fn set_json(&mut self, json: bool) {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use jp_store::beneath::{AllowedDirs, LARGEST, is_wrong_kind};
 use jp_store::disk::Kind;
+use jp_store::modes::Access;
 use nix::sys::time::TimeSpec;
 
 /// What the filesystem says about one path.
@@ -70,7 +71,8 @@ pub trait Backing: Send + Sync + Debug {
     fn create(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes a file so long.
     fn truncate(&self, path: &Path, size: u64) -> io::Result<()>;
-    /// Makes a file these bytes, whole or not at all, by way of a name beside it that nobody else uses.
+    /// Makes a file these bytes, whole or not at all, by way of a name beside it that nobody else uses. It is its owner's
+    /// alone.
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Brings a file or a directory to disk.
     fn sync(&self, path: &Path) -> io::Result<()>;
@@ -80,7 +82,7 @@ pub trait Backing: Send + Sync + Debug {
     fn set_times(&self, path: &Path, atime: Option<i64>, mtime: Option<i64>) -> io::Result<()>;
     /// Makes a directory.
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// Makes a directory and those above it.
+    /// Makes a directory and those above it, for their owner alone.
     fn make_dirs(&self, path: &Path) -> io::Result<()>;
     /// Makes a symbolic link.
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
@@ -216,7 +218,7 @@ impl Backing for RealBacking {
     }
 
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = self.allowed.open_or_create(beside, 0o600)?;
+        let mut file = self.allowed.open_or_create(beside, Access::Private.file())?;
         file.set_len(0)?;
         file.write_all(bytes)?;
         self.allowed.rename(beside, path)
@@ -247,7 +249,7 @@ impl Backing for RealBacking {
     }
 
     fn make_dirs(&self, path: &Path) -> io::Result<()> {
-        self.allowed.create_dirs(path, 0o700)
+        self.allowed.create_dirs(path, Access::Private.dir())
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {

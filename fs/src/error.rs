@@ -111,10 +111,10 @@ fn store_errno(error: &jp_store::Error) -> i32 {
         Error::Io { source, .. } => io_errno(source),
         Error::Invalid { .. } | Error::Refused(_) => libc::EINVAL,
         Error::NotFound { .. } => libc::ENOENT,
-        Error::Locked { .. } => libc::EBUSY,
+        Error::Locked { .. } | Error::Stuck { .. } => libc::EBUSY,
         Error::Unprojected { source, .. } => store_errno(source),
         Error::Interrupted => libc::EINTR,
-        Error::Malformed { .. } | Error::NoWorkspace { .. } => libc::EIO,
+        Error::Malformed { .. } | Error::InTheWay { .. } | Error::NoWorkspace { .. } => libc::EIO,
     }
 }
 

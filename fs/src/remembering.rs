@@ -244,6 +244,10 @@ impl Disk for Forgetting {
         self.change(&[path], |real| real.remove_dir(path))
     }
 
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.change(&[path], |real| real.set_mode(path, mode))
+    }
+
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         self.change(&[link], |real| real.symlink(target, link))
     }

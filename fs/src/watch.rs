@@ -14,6 +14,7 @@ use std::time::Duration;
 use jp_store::ConversationId;
 use jp_store::beneath::{AllowedDirs, Kind, is_wrong_kind};
 use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, Partition, TRASH};
+use jp_store::modes::Access;
 use jp_store::reconcile::ManagedFile;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
@@ -264,7 +265,7 @@ impl Watch {
     fn add_all(&mut self) -> io::Result<()> {
         let store = self.layout.store.clone();
         for dir in [store.vfs(), self.layout.worktree_state(), store.locks()] {
-            make_dir(&self.allowed, &dir)?;
+            self.allowed.create_dirs(&dir, Access::Private.dir())?;
         }
         self.add(&store.vfs(), On::Books)?;
         self.add(&self.layout.worktree_state(), On::Books)?;
@@ -359,14 +360,6 @@ impl Watch {
             Err(error) if is_gone(&error) => Ok(Vec::new()),
             listed => listed,
         }
-    }
-}
-
-/// Makes a directory whose parent is there, unless it is there as well.
-pub(crate) fn make_dir(allowed: &AllowedDirs, dir: &Path) -> io::Result<()> {
-    match allowed.create_dir(dir, 0o700) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
     }
 }
 

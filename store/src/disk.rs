@@ -3,13 +3,14 @@
 
 use std::ffi::OsString;
 use std::fmt::Debug;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub use crate::beneath::Kind;
 use crate::beneath::{AllowedDirs, LARGEST};
+use crate::modes::{Access, is_wide};
 
 /// What the filesystem says about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +66,10 @@ pub trait Disk: Send + Sync + Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Reads a link.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Makes one directory with these permission bits, narrowed by the umask; its parent is there.
+    /// Makes one directory with these permission bits, before the umask; its parent is there.
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// Makes a new file with these bytes and permission bits and brings it to disk. Fails if the name is taken.
+    /// Makes a new file with these bytes and permission bits, before the umask, and brings it to disk. Fails if the name is
+    /// taken.
     fn write_new(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
     /// As [`Disk::write_new`], for one of many: nothing is brought to disk before [`Disk::sync_all`].
     fn write_one_of_many(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
@@ -81,15 +83,19 @@ pub trait Disk: Send + Sync + Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// `rmdir`.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Sets the permission bits of a file or a directory. A link is not followed.
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes a symbolic link.
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
     /// Brings a directory's entries to disk.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Adds bytes to the end of a file, making it if it is not there. Nothing is brought to disk.
+    /// Adds bytes to the end of a file, making it for its owner alone if it is not there. Nothing is brought to disk.
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Brings a file's bytes to disk.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
-    /// Opens a file for locking, making it if it is not there. It is neither truncated nor followed through a link.
+    /// Opens a file for locking, making it for its owner alone if it is not there. It is neither truncated nor followed
+    /// through a link, and never waited for. One of our own that others can open becomes the owner's alone: whoever can
+    /// open it can lock it.
     fn open_lock(&self, path: &Path) -> io::Result<File>;
     /// Opens a lock file that is there, for writing where that is allowed and for reading otherwise. It is never made,
     /// so that looking at a lock changes nothing.
@@ -115,9 +121,6 @@ impl RealDisk {
         Ok(disk)
     }
 }
-
-/// Permission bits of lock files.
-const LOCK_MODE: u32 = 0o600;
 
 impl Disk for RealDisk {
     fn allowed(&self) -> &AllowedDirs {
@@ -184,6 +187,10 @@ impl Disk for RealDisk {
         self.allowed.remove_dir(path)
     }
 
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.allowed.set_mode(path, mode)
+    }
+
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         self.allowed.symlink(target, link)
     }
@@ -193,7 +200,7 @@ impl Disk for RealDisk {
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.allowed.open_append(path, 0o666)?.write_all(bytes)
+        self.allowed.open_append(path, Access::Private.file())?.write_all(bytes)
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
@@ -208,7 +215,12 @@ impl Disk for RealDisk {
     }
 
     fn open_lock(&self, path: &Path) -> io::Result<File> {
-        self.allowed.open_or_create(path, LOCK_MODE)
+        let file = self.allowed.open_or_create(path, Access::Private.file())?;
+        let meta = file.metadata()?;
+        if is_wide(meta.mode()) && meta.uid() == nix::unistd::geteuid().as_raw() {
+            file.set_permissions(Permissions::from_mode(Access::Private.file()))?;
+        }
+        Ok(file)
     }
 }
 

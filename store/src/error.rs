@@ -2,7 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::disk::Kind;
 use crate::id::ConversationId;
 use crate::json::JsonError;
 use crate::lock::Holder;
@@ -60,6 +62,26 @@ pub enum Error {
         /// Who holds it, as far as the lock file tells.
         holder: Option<Holder>,
     },
+    /// Something else is where the store keeps a file or a directory of its own. It is neither followed nor removed.
+    #[error("{}: {}, not {wanted}", path.display(), name_of(*kind))]
+    InTheWay {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        kind: Kind,
+        /// What belongs there, such as `a lock file`.
+        wanted: &'static str,
+    },
+    /// Another process holds one of the store's internal locks for too long.
+    #[error("cannot lock {}: {} has held it for {} seconds", path.display(), name_processes(holders), waited.as_secs())]
+    Stuck {
+        /// The lock file.
+        path: PathBuf,
+        /// The processes that hold it, where the system tells.
+        holders: Vec<u32>,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// The store has the change; the workspace's copy does not.
     #[error("{id} is safe in the store, but its copy in the workspace could not be brought in step")]
     Unprojected {
@@ -86,6 +108,23 @@ impl Error {
     /// Refuses to hang a conversation beneath this one.
     pub(crate) fn circle(id: ConversationId, parent: ConversationId) -> Self {
         Self::Refused(format!("{id} cannot be beneath {parent}, which is {id} itself or beneath it"))
+    }
+}
+
+fn name_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "a file",
+        Kind::Dir => "a directory",
+        Kind::Link => "a symbolic link",
+        Kind::Other => "a pipe, a socket or a device",
+    }
+}
+
+/// `pid 12, pid 13`, or `another process` where the system does not tell.
+pub(crate) fn name_processes(pids: &[u32]) -> String {
+    match pids {
+        [] => "another process".to_owned(),
+        pids => pids.iter().map(|pid| format!("pid {pid}")).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{DirEntry, Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
+use crate::modes::{Access, PERMISSIONS, narrower};
 use crate::scan::is_absent;
 use crate::temporaries::Temporaries;
 use crate::writer::Later;
@@ -29,29 +30,35 @@ pub(crate) enum NewContent {
 
 impl NewFile {
     pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Self {
-        Self { path: name.into(), content: NewContent::File { bytes, mode: FILE_MODE } }
+        Self { path: name.into(), content: NewContent::File { bytes, mode: Access::Shared.file() } }
     }
 }
 
 /// How a new file gets its bytes and its permission bits.
 type WriteFile<'a> = dyn Fn(&Path, &[u8], u32) -> std::io::Result<()> + 'a;
 
-/// Permission bits of new files, before the umask.
-pub(crate) const FILE_MODE: u32 = 0o666;
-/// Permission bits of new directories, before the umask.
-pub(crate) const DIR_MODE: u32 = 0o777;
+/// Where a file that replaces another, or is new, has its permission bits from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bits {
+    /// These exactly, as the file has them that is replaced.
+    Kept(u32),
+    /// These, as far as the umask allows.
+    New(u32),
+}
 
 /// A scratch directory. What is in it matters to nobody once the process that put it there is gone.
 #[derive(Clone, Debug)]
 pub(crate) struct Scratch<'a> {
     disk: &'a dyn Disk,
     temporaries: &'a Temporaries,
+    access: Access,
     later: Option<&'a Later>,
 }
 
 impl<'a> Scratch<'a> {
-    pub(crate) fn new(disk: &'a dyn Disk, temporaries: &'a Temporaries) -> Self {
-        Self { disk, temporaries, later: None }
+    /// `access` says who may reach what is prepared here and gets a place.
+    pub(crate) fn new(disk: &'a dyn Disk, temporaries: &'a Temporaries, access: Access) -> Self {
+        Self { disk, temporaries, access, later: None }
     }
 
     /// The same, for files whose names can reach the disk later.
@@ -61,31 +68,37 @@ impl<'a> Scratch<'a> {
 
     /// Makes the file's content these bytes, durably. `false` when they already are, and nothing was touched.
     pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
-        self.replace_or_make(path, bytes, FILE_MODE)
+        self.replace_like(path, bytes, None)
     }
 
-    /// As [`Scratch::replace`]; a file that is not there yet gets these permission bits.
-    pub(crate) fn replace_or_make(&self, path: &Path, bytes: &[u8], new: u32) -> Result<bool> {
-        let mode = match self.disk.stat(path) {
+    /// As [`Scratch::replace`], for a copy of a file with these permission bits: the result has no bits that either does
+    /// not have. `None` for what is not a copy: a file that is there keeps its own.
+    pub(crate) fn replace_like(&self, path: &Path, bytes: &[u8], source: Option<u32>) -> Result<bool> {
+        let bits = match self.disk.stat(path) {
             // Another size is news enough; a long file is not read to be replaced.
-            Ok(stat) if stat.kind == Kind::File && stat.size != bytes.len() as u64 => stat.mode,
+            Ok(stat) if stat.kind == Kind::File && stat.size != bytes.len() as u64 => kept(stat.mode, source),
             _ => match self.disk.read(path) {
                 Ok(contents) if contents.bytes == bytes => return Ok(false),
-                Ok(contents) => contents.stat.mode,
-                Err(error) if is_absent(&error) => new,
+                Ok(contents) => kept(contents.stat.mode, source),
+                Err(error) if is_absent(&error) => self.bits_of_new(source),
                 Err(error) => return Err(error).context("read", path),
             },
         };
-        self.put(path, bytes, mode, &|_| ())?;
+        self.put(path, bytes, bits, &|_| ())?;
         Ok(true)
+    }
+
+    /// The permission bits of a file that is not there yet.
+    pub(crate) fn bits_of_new(&self, source: Option<u32>) -> Bits {
+        Bits::New(source.map_or(self.access.file(), |mode| self.access.copy_of(mode)))
     }
 
     /// Makes the file's content these bytes, whatever it was. What the new file looks like is told before it gets its
     /// name.
-    pub(crate) fn put(&self, path: &Path, bytes: &[u8], mode: u32, about: &dyn Fn(&Stat)) -> Result<()> {
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8], bits: Bits, about: &dyn Fn(&Stat)) -> Result<()> {
+        let (Bits::Kept(mode) | Bits::New(mode)) = bits;
         let tmp = self.write_aside(bytes, mode)?;
-        let seen = self.disk.stat(&tmp).context("look at", &tmp);
-        let placed = seen.and_then(|stat| {
+        let placed = self.stat_with(&tmp, bits).and_then(|stat| {
             about(&stat);
             self.disk.rename(&tmp, path).context("rename into place", path)
         });
@@ -100,9 +113,21 @@ impl<'a> Scratch<'a> {
             let tmp = self.temporaries.next(self.disk)?;
             match self.disk.write_new(&tmp, bytes, mode) {
                 Ok(()) => return Ok(tmp),
-                Err(error) if is_absent(&error) && !exists(self.disk, dir)? => make_dirs(self.disk, dir)?,
+                Err(error) if is_absent(&error) && !exists(self.disk, dir)? => make_dirs(self.disk, dir, self.access)?,
                 Err(error) => return self.or_clean_up(Err(error).context("write", &tmp), &tmp).map(|()| tmp),
             }
+        }
+    }
+
+    /// What a new file looks like once it has the bits that it is meant to have, which the umask may have taken from it.
+    fn stat_with(&self, tmp: &Path, bits: Bits) -> Result<Stat> {
+        let stat = self.disk.stat(tmp).context("look at", tmp)?;
+        match bits {
+            Bits::Kept(mode) if stat.mode & PERMISSIONS != mode => {
+                self.disk.set_mode(tmp, mode).context("set the mode of", tmp)?;
+                self.disk.stat(tmp).context("look at", tmp)
+            }
+            Bits::Kept(_) | Bits::New(_) => Ok(stat),
         }
     }
 
@@ -123,24 +148,26 @@ impl<'a> Scratch<'a> {
         }
     }
 
-    /// As [`Scratch::replace_or_make`], where somebody may write to the file at any moment. What was there when it was
+    /// As [`Scratch::replace_like`], where somebody may write to the file at any moment. What was there when it was
     /// replaced is returned if it is not what the caller has seen.
     pub(crate) fn swap(
         &self,
         path: &Path,
         bytes: &[u8],
-        new: u32,
+        source: Option<u32>,
         seen: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Vec<u8>>> {
-        let mode = match self.disk.read(path) {
+        let bits = match self.disk.read(path) {
             Ok(contents) if contents.bytes == bytes => return Ok(None),
-            Ok(contents) => contents.stat.mode,
-            Err(error) if is_absent(&error) => return self.replace_or_make(path, bytes, new).map(|_| None),
+            Ok(contents) => kept(contents.stat.mode, source),
+            Err(error) if is_absent(&error) => return self.replace_like(path, bytes, source).map(|_| None),
             Err(error) => return Err(error).context("read", path),
         };
+        let (Bits::Kept(mode) | Bits::New(mode)) = bits;
         let tmp = self.name()?;
         let written = self.disk.write_new(&tmp, bytes, mode).context("write", &tmp);
-        let placed = written.and_then(|()| match self.disk.exchange(&tmp, path) {
+        let written = written.and_then(|()| self.stat_with(&tmp, bits));
+        let placed = written.and_then(|_| match self.disk.exchange(&tmp, path) {
             // Not every filesystem can, and then what is written in that very moment is lost.
             Err(error) if !cannot_exchange(&error) => Err(error).context("exchange", path),
             Err(_) => self.disk.rename(&tmp, path).context("rename into place", path).map(|()| None),
@@ -178,10 +205,10 @@ impl<'a> Scratch<'a> {
     pub(crate) fn prepare(&self, files: &[NewFile]) -> Result<PathBuf> {
         let tmp = loop {
             let tmp = self.temporaries.next(self.disk)?;
-            match self.disk.create_dir(&tmp, DIR_MODE) {
+            match self.disk.create_dir(&tmp, self.access.dir()) {
                 Ok(()) => break tmp,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    make_dirs(self.disk, self.temporaries.dir())?;
+                    make_dirs(self.disk, self.temporaries.dir(), self.access)?;
                 }
                 Err(error) => return Err(error).context("make directory", &tmp),
             }
@@ -197,7 +224,7 @@ impl<'a> Scratch<'a> {
         let place = || self.disk.rename(prepared, target);
         let placed = match (place(), target.parent()) {
             (Err(error), Some(parent)) if error.kind() == std::io::ErrorKind::NotFound => {
-                make_dirs(self.disk, parent)?;
+                make_dirs(self.disk, parent, self.access)?;
                 place()
             }
             (placed, _) => placed,
@@ -205,13 +232,18 @@ impl<'a> Scratch<'a> {
         placed.context("rename into place", target)
     }
 
-    /// Puts a file or a link into place, one of many that are brought to disk together.
+    /// Puts a file or a link into place, one of many that are brought to disk together. A file that is there keeps its
+    /// permission bits.
     pub(crate) fn put_one_of_many(&self, path: &Path, content: NewContent) -> Result<()> {
         let tmp = self.name()?;
         let made = match content {
-            NewContent::File { bytes, mode } => self.disk.write_one_of_many(&tmp, &bytes, mode).context("write", &tmp),
+            NewContent::File { bytes, mode } => {
+                let there = stat(self.disk, path)?.filter(|stat| stat.kind == Kind::File);
+                let mode = there.map_or(self.access.copy_of(mode), |stat| stat.mode & PERMISSIONS);
+                self.disk.write_one_of_many(&tmp, &bytes, mode).context("write", &tmp)
+            }
             NewContent::Link(to) => self.disk.symlink(&to, &tmp).context("link", &tmp),
-            NewContent::Dir => return make_dirs(self.disk, path),
+            NewContent::Dir => return make_dirs(self.disk, path, self.access),
         };
         let placed = made.and_then(|()| self.disk.rename(&tmp, path).context("rename into place", path));
         self.or_clean_up(placed, &tmp)
@@ -254,12 +286,12 @@ impl<'a> Scratch<'a> {
 
     /// A name of our own in the scratch directory, which is made on the way.
     fn name(&self) -> Result<PathBuf> {
-        make_dirs(self.disk, self.temporaries.dir())?;
+        make_dirs(self.disk, self.temporaries.dir(), self.access)?;
         self.temporaries.next(self.disk)
     }
 
     fn build(&self, dir: &Path, files: &[NewFile]) -> Result<()> {
-        self.disk.create_dir(dir, DIR_MODE).context("make directory", dir)?;
+        self.disk.create_dir(dir, self.access.dir()).context("make directory", dir)?;
         self.fill(dir, files, &|path, bytes, mode| self.disk.write_new(path, bytes, mode))?;
         for inner in files.iter().rev().filter(|file| matches!(file.content, NewContent::Dir)) {
             let inner = dir.join(&inner.path);
@@ -272,8 +304,10 @@ impl<'a> Scratch<'a> {
         for file in files {
             let path = dir.join(&file.path);
             match &file.content {
-                NewContent::File { bytes, mode } => write(&path, bytes, *mode).context("write", &path)?,
-                NewContent::Dir => self.disk.create_dir(&path, DIR_MODE).context("make directory", &path)?,
+                NewContent::File { bytes, mode } => {
+                    write(&path, bytes, self.access.copy_of(*mode)).context("write", &path)?;
+                }
+                NewContent::Dir => self.disk.create_dir(&path, self.access.dir()).context("make directory", &path)?,
                 NewContent::Link(target) => self.disk.symlink(target, &path).context("link", &path)?,
             }
         }
@@ -289,6 +323,11 @@ impl<'a> Scratch<'a> {
         }
         result
     }
+}
+
+/// The permission bits of a file that replaces one with `mode`, as a copy of one with `source`.
+fn kept(mode: u32, source: Option<u32>) -> Bits {
+    Bits::Kept(source.map_or(mode & PERMISSIONS, |source| narrower(mode, source)))
 }
 
 /// These files with the directories they lie in, each before what is in it.
@@ -312,7 +351,7 @@ fn cannot_exchange(error: &std::io::Error) -> bool {
 }
 
 /// `mkdir -p`, durable.
-pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
+pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path, access: Access) -> Result<()> {
     let mut missing = Vec::new();
     for ancestor in dir.ancestors() {
         match disk.stat(ancestor) {
@@ -322,7 +361,7 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
         }
     }
     for dir in missing.into_iter().rev() {
-        match disk.create_dir(dir, DIR_MODE) {
+        match disk.create_dir(dir, access.dir()) {
             Ok(()) => sync_parent(disk, dir)?,
             // Somebody else was faster.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -402,9 +441,9 @@ pub(crate) fn remove_empty_dirs(disk: &dyn Disk, dir: &Path) -> Result<()> {
 }
 
 /// Renames, making the target's parent directory and bringing both ends to disk.
-pub(crate) fn move_dir(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn move_dir(disk: &dyn Disk, from: &Path, to: &Path, access: Access) -> Result<()> {
     if let Some(parent) = to.parent() {
-        make_dirs(disk, parent)?;
+        make_dirs(disk, parent, access)?;
     }
     disk.rename(from, to).context("move", from)?;
     sync_parent(disk, to)?;
@@ -449,7 +488,7 @@ pub(crate) fn gather(disk: &dyn Disk, dir: &Path, paths: impl IntoIterator<Item 
         let content = match stat.kind {
             Kind::File => {
                 let contents = disk.read(&full).context("read", &full)?;
-                NewContent::File { bytes: contents.bytes, mode: contents.stat.mode }
+                NewContent::File { bytes: contents.bytes, mode: contents.stat.mode & PERMISSIONS }
             }
             Kind::Dir => NewContent::Dir,
             Kind::Link => NewContent::Link(disk.read_link(&full).context("read link", &full)?),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::ConversationId;
 use crate::ledger::At;
+use crate::modes::Access;
 use crate::reconcile::ManagedFile;
 
 /// The directory name of a workspace's storage.
@@ -43,6 +44,11 @@ impl Layout {
     /// Whether the workspace is the only root.
     pub fn is_single_root(&self) -> bool {
         self.work.is_none() && !self.covered
+    }
+
+    /// Who may reach what is made in the store. Where the workspace is the only root, the store is in the worktree.
+    pub fn store_access(&self) -> Access {
+        if self.is_single_root() { Access::Shared } else { Access::Private }
     }
 
     /// The same workspace with something mounted over its conversations. One that is the only root stays as it is.

@@ -23,6 +23,7 @@ pub mod ledger;
 pub mod lock;
 pub mod meta;
 pub mod mirror;
+pub mod modes;
 pub mod moved;
 pub mod observe;
 mod own;

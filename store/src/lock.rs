@@ -34,8 +34,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::attempt::Attempt;
-pub use self::file::FileLock;
-use self::file::{Backoff, Missing, Named, Taken};
+pub(crate) use self::file::check_file;
+use self::file::{Backoff, LOCK_FILE, Missing, Named, Taken};
+pub use self::file::{FileLock, WAIT_NOTICE, open_or_make};
 pub use self::holder::Holder;
 pub use self::process::{Processes, lets_through};
 pub(crate) use self::unix::make_room_for_files;
@@ -188,7 +189,7 @@ impl LockDir {
     /// All lock files, by id. Holders notice nothing, and names that are no lock's are passed over.
     pub fn list(&self) -> Result<Vec<LockInfo>> {
         let mut found = Vec::new();
-        for (id, level, path) in self.files()? {
+        for (id, level, path) in self.files(true)? {
             let Some(held) = file::is_locked(&*self.disk, &*self.processes, &path)? else {
                 continue;
             };
@@ -198,12 +199,35 @@ impl LockDir {
         Ok(found)
     }
 
+    /// What is in the place of lock files or of their directories, and is not a lock. It is left alone.
+    pub fn in_the_way(&self) -> Result<Vec<Error>> {
+        let mut found = Vec::new();
+        for dir in self.dirs() {
+            match file::is_lock_dir(&*self.disk, dir) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(error) => {
+                    found.push(error);
+                    continue;
+                }
+            }
+            for entry in self.disk.list(dir).context("list", dir)? {
+                let is_lock = entry.name.to_str().and_then(parse_name).is_some();
+                if is_lock && entry.kind != Kind::File {
+                    let path = dir.join(&entry.name);
+                    found.push(Error::InTheWay { path, kind: entry.kind, wanted: LOCK_FILE });
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Removes the files that were left behind, each while holding it, and says whose they were. One that cannot be
     /// removed does not keep the others.
     pub fn clear_orphans(&self) -> Result<Vec<ConversationId>> {
         let mut cleared = Vec::new();
         let mut failed = None;
-        for (id, _, path) in self.files()? {
+        for (id, _, path) in self.files(false)? {
             match self.clear(&path) {
                 Ok(true) => cleared.push(id),
                 Ok(false) => {}
@@ -272,19 +296,31 @@ impl LockDir {
         self.disk.read(path).ok().and_then(|contents| Holder::parse(&contents.bytes))
     }
 
-    /// Every lock file, by id, level and path.
-    fn files(&self) -> Result<Vec<(ConversationId, u32, PathBuf)>> {
-        let mut found = self.files_in(&self.primary)?;
-        if let Some(fallback) = self.fallback.as_ref().filter(|fallback| **fallback != self.primary) {
-            found.extend(self.files_in(fallback)?);
+    /// The directories of lock files, each once.
+    fn dirs(&self) -> Vec<&Path> {
+        let fallback = self.fallback.as_deref().filter(|fallback| **fallback != self.primary);
+        std::iter::once(self.primary.as_path()).chain(fallback).chain([self.borrowed.as_path()]).collect()
+    }
+
+    /// Every lock file, by id, level and path. `lenient` passes over a directory that is something else.
+    fn files(&self, lenient: bool) -> Result<Vec<(ConversationId, u32, PathBuf)>> {
+        let mut found = Vec::new();
+        for dir in self.dirs() {
+            let files = match self.files_in(dir) {
+                Err(Error::InTheWay { .. }) if lenient => Vec::new(),
+                files => files?,
+            };
+            let is_borrowed = dir == self.borrowed;
+            found.extend(files.into_iter().filter(|(_, level, _)| (*level > 0) == is_borrowed));
         }
-        found.retain(|(_, level, _)| *level == 0);
-        found.extend(self.files_in(&self.borrowed)?.into_iter().filter(|(_, level, _)| *level > 0));
         found.sort();
         Ok(found)
     }
 
     fn files_in(&self, dir: &Path) -> Result<Vec<(ConversationId, u32, PathBuf)>> {
+        if !file::is_lock_dir(&*self.disk, dir)? {
+            return Ok(Vec::new());
+        }
         let entries = match self.disk.list(dir) {
             Err(error) if is_missing(&error) => return Ok(Vec::new()),
             entries => entries.context("list", dir)?,

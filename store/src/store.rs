@@ -10,13 +10,13 @@ use crate::boundaries;
 use crate::conflict::{self, Kept};
 use crate::conversation::Conversation;
 use crate::disk::{Contents, Disk};
-use crate::error::{Context as _, Result};
+use crate::error::{Context as _, Error, Result};
 use crate::events::Stream;
 use crate::files::stat;
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, managed};
 use crate::ledger::{Head, Identity, Ledger};
-use crate::lock::{Holder, LockDir};
+use crate::lock::{self, Holder, LockDir};
 use crate::observe::{UnitBytes, glance, read_file, stat_file};
 use crate::plan::{Form, Plan, Wanted};
 use crate::problem::Problem;
@@ -260,6 +260,20 @@ impl Store {
     /// The session files.
     pub fn sessions(&self) -> SessionDir {
         SessionDir::new(self.around.disk.clone(), self.layout.store.sessions())
+    }
+
+    /// What is in the place of the store's lock files, session files and their directories. It is left alone.
+    pub fn in_the_way(&self) -> Result<Vec<Error>> {
+        let root = &self.layout.store;
+        let mut found = self.locks().in_the_way()?;
+        found.extend(self.sessions().in_the_way()?);
+        let state = self.layout.worktree_state();
+        let internal = ["ids.lock", "tree.lock", "sessions.lock", "merge.lock"].map(|name| root.vfs().join(name));
+        let here = ["projection.lock", "mount.lock"].map(|name| state.join(name));
+        for path in internal.into_iter().chain(here) {
+            found.extend(lock::check_file(self.disk(), &path).err());
+        }
+        Ok(found)
     }
 
     /// The losing sides of conflicts that are kept.

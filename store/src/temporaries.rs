@@ -15,6 +15,7 @@ use crate::disk::Disk;
 use crate::error::{Context as _, Result};
 use crate::files::{entries, make_dirs, remove_tree};
 use crate::lock::FileLock;
+use crate::modes::Access;
 use crate::scan::is_absent;
 
 /// What the names of temporaries begin with.
@@ -65,7 +66,7 @@ impl Temporaries {
     }
 
     fn claim(&self, disk: &dyn Disk) -> Result<Claim> {
-        make_dirs(disk, &self.records)?;
+        make_dirs(disk, &self.records, Access::Private)?;
         // Seeded by the system, and another one each time.
         let token = format!("{:016x}", RandomState::new().hash_one(0));
         let record = self.records.join(format!("{RECORD}{}-{token}", self.key));

@@ -16,6 +16,7 @@ mod gc;
 mod keep;
 mod later;
 mod migrate;
+mod narrow;
 mod note;
 mod operation;
 mod own;
@@ -51,11 +52,12 @@ pub use uncover::Uncovered;
 use crate::disk::{Disk, Kind, Stat};
 use crate::document::Document;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{FILE_MODE, NewContent, Scratch, make_dirs};
+use crate::files::{Bits, NewContent, Scratch, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{WorkRoot, managed};
 use crate::lock::{FileLock, Guard, Wait};
 use crate::meta::{Meta, Parent};
+use crate::modes::{Access, PERMISSIONS};
 use crate::observe::{check, read_file};
 use crate::recall::{Extent, Gathered};
 use crate::reconcile::ManagedFile;
@@ -115,9 +117,6 @@ pub struct ReadyFile<'a> {
     /// Whether its bytes have reached the disk.
     pub on_disk: bool,
 }
-
-/// The index repeats what others may not be allowed to read.
-const INDEX_MODE: u32 = 0o600;
 
 /// The store's metadata as a snapshot found it.
 #[derive(Debug)]
@@ -274,17 +273,18 @@ impl Writer {
         self.check_guard(guard)?;
         check_owner(guard, dir)?;
         let path = managed(dir, document.file());
-        let mode = match self.store.disk().stat(&path) {
-            Ok(stat) => stat.mode,
-            Err(error) if is_absent(&error) => FILE_MODE,
+        let scratch = self.saving();
+        let bits = match self.store.disk().stat(&path) {
+            Ok(stat) => Bits::Kept(stat.mode & PERMISSIONS),
+            Err(error) if is_absent(&error) => scratch.bits_of_new(None),
             Err(error) => return Err(error).context("look at", &path),
         };
-        self.saving().put(&path, document.bytes(), mode, about)
+        scratch.put(&path, document.bytes(), bits, about)
     }
 
     /// As [`Writer::save`], by giving the name to a file that has these very bytes, and that nobody else can reach. `false`,
-    /// and nothing is done, where that would leave another file than a save does: with other permission bits, or an older
-    /// time.
+    /// and nothing is done, where that would leave another file than a save does: of another kind, or with an older time. It
+    /// gets the permission bits that the managed file has.
     pub fn save_file(
         &self,
         guard: &Guard,
@@ -297,10 +297,14 @@ impl Writer {
         self.check_guard(guard)?;
         check_owner(guard, dir)?;
         let path = managed(dir, document.file());
-        let (Ok(new), Ok(old)) = (disk.stat(ready.path), disk.stat(&path)) else { return Ok(false) };
-        let alike = (new.kind, new.mode, new.dev) == (old.kind, old.mode, old.dev) && new.kind == Kind::File;
+        let (Ok(mut new), Ok(old)) = (disk.stat(ready.path), disk.stat(&path)) else { return Ok(false) };
+        let alike = (new.kind, new.dev) == (old.kind, old.dev) && new.kind == Kind::File;
         if !alike || new.size != document.bytes().len() as u64 || new.mtime < old.mtime {
             return Ok(false);
+        }
+        if new.mode != old.mode {
+            disk.set_mode(ready.path, old.mode & PERMISSIONS).context("set the mode of", ready.path)?;
+            new = disk.stat(ready.path).context("look at", ready.path)?;
         }
         if !ready.on_disk {
             disk.sync_file(ready.path).context("sync", ready.path)?;
@@ -333,7 +337,8 @@ impl Writer {
         let root = &self.store.layout.store;
         let write = || {
             let silo = self.store.disk().stat(&root.dir).context("look at", &root.dir)?;
-            let content = NewContent::File { bytes: gathered.encode(silo.into(), extent), mode: INDEX_MODE };
+            let content =
+                NewContent::File { bytes: gathered.encode(silo.into(), extent), mode: Access::Private.file() };
             self.scratch().put_one_of_many(&root.index(), content)
         };
         if let Err(error) = write() {
@@ -366,7 +371,7 @@ impl Writer {
     }
 
     fn scratch(&self) -> Scratch<'_> {
-        Scratch::new(self.store.disk(), &self.temporaries.store)
+        Scratch::new(self.store.disk(), &self.temporaries.store, self.store.layout.store_access())
     }
 
     /// As [`Writer::scratch`], for files whose names can reach the disk later.
@@ -375,19 +380,19 @@ impl Writer {
     }
 
     fn work_scratch(&self) -> Option<Scratch<'_>> {
-        Some(Scratch::new(self.store.disk(), self.temporaries.work.as_ref()?))
+        Some(Scratch::new(self.store.disk(), self.temporaries.work.as_ref()?, Access::Shared))
     }
 
     /// The silo with its back-pointer, and scratch space without leftovers.
     fn prepare(&self) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
-        make_dirs(disk, &layout.store.conversations())?;
+        make_dirs(disk, &layout.store.conversations(), layout.store_access())?;
         for temporaries in self.temporaries.all() {
             temporaries.sweep(disk)?;
         }
         if layout.is_single_root() {
             // Our state lies inside the project here; it is nobody else's business.
-            make_dirs(disk, &layout.store.vfs())?;
+            make_dirs(disk, &layout.store.vfs(), layout.store_access())?;
             return self.scratch().replace(&layout.store.vfs().join(".gitignore"), b"*\n").map(drop);
         }
         let link = layout.store.storage_link();

@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use jp_tests::{Call, Output, Running, Workspace, jp_binary, wait_for};
+use jp_tests::{Call, Output, Running, Shot, Workspace, jp_binary, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -187,4 +188,147 @@ fn siblings_beneath_a_holder_take_turns() {
     let names: Vec<_> = labels.as_object().expect("labels").keys().cloned().collect();
     assert_eq!(names, ["a", "b", "c", "d"]);
     assert_twins(&main, &id);
+}
+
+/// The state of this worktree in the store.
+fn worktree_state(main: &Workspace) -> PathBuf {
+    let mut dirs = fs::read_dir(main.silo().join("vfs")).expect("listed").map(|entry| entry.expect("listed").path());
+    dirs.find(|dir| dir.join("projection.lock").exists()).expect("a command that writes has been here")
+}
+
+/// What the path is for, the path, and a command that opens it.
+type Opened = (&'static str, fn(&Workspace, &str) -> PathBuf, &'static [&'static str]);
+
+const OPENED: [Opened; 8] = [
+    ("the directory of locks", |main, _| main.silo().join("locks"), &["c", "edit", "ID", "--title", "New"]),
+    ("a conversation's lock", lock_file, &["c", "edit", "ID", "--title", "New"]),
+    ("ids.lock", |main, _| main.silo().join("vfs/ids.lock"), &["c", "new", "--title", "New"]),
+    ("tree.lock", |main, _| main.silo().join("vfs/tree.lock"), &["c", "mv", "ID", "--root"]),
+    ("sessions.lock", |main, _| main.silo().join("vfs/sessions.lock"), &["c", "use", "ID"]),
+    ("projection.lock", |main, _| worktree_state(main).join("projection.lock"), &["c", "edit", "ID", "--title", "New"]),
+    ("the directory of sessions", |main, _| main.silo().join("sessions"), &["c", "use", "ID"]),
+    (
+        "a session file",
+        |main, _| {
+            let shown = main.jp(&["session", "show", "--json"]).json();
+            PathBuf::from(shown["path"].as_str().expect("a path"))
+        },
+        &["c", "use", "ID"],
+    ),
+];
+
+/// What is put at a path, and how. Links lead to the second path or to nothing.
+type Planted = (&'static str, fn(&Path, &Path));
+
+const PLANTED: [Planted; 4] = [
+    ("a symbolic link", |path, target| symlink(target, path).expect("linked")),
+    ("a symbolic link", |path, target| symlink(target.with_file_name("nowhere"), path).expect("linked")),
+    ("a directory", |path, _| fs::create_dir(path).expect("made")),
+    ("a pipe, a socket or a device", |path, _| {
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(0o600)).expect("made");
+    }),
+];
+
+#[test]
+fn what_is_in_the_place_of_a_lock_is_named_and_left_alone() {
+    for (name, place, command) in OPENED {
+        for (at, (kind, plant)) in PLANTED.into_iter().enumerate() {
+            let wants_dir = name.starts_with("the directory");
+            if wants_dir && kind == "a directory" {
+                continue;
+            }
+            let main = workspace();
+            let id = new(&main, "A", &[]);
+            jp(&main, &["c", "use", &id]);
+            let path = place(&main, &id);
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            let target = main.env().root().join("target");
+            if wants_dir {
+                fs::create_dir(&target).expect("made");
+                fs::write(target.join("jp-c1.lock"), "theirs").expect("written");
+            } else {
+                fs::write(&target, "theirs").expect("written");
+            }
+            plant(&path, &target);
+            let (before, theirs) = (fs::symlink_metadata(&path).expect("there").ino(), Shot::of(&target));
+            let command: Vec<&str> = command.iter().map(|word| if *word == "ID" { &id } else { *word }).collect();
+
+            let output = main.call(&command).start().finish_within(LIMIT);
+            assert_eq!(output.code, 4, "{name}, {kind} ({at})\n{}", output.told());
+            for expected in [&*path.display().to_string(), kind, "remove it"] {
+                assert!(output.stderr.contains(expected), "{name}, {kind} ({at}): no {expected:?}\n{}", output.told());
+            }
+            main.call(&["lock", "clear"]).start().finish_within(LIMIT);
+            main.call(&["doctor", "--fix"]).start().finish_within(LIMIT);
+            let doctor = main.call(&["doctor", "--json"]).start().finish_within(LIMIT).fails_with(1);
+            let report: Value = serde_json::from_slice(&doctor.raw).expect("JSON");
+            let found = report["findings"].as_array().expect("an array").iter();
+            let named = found.filter(|finding| finding["path"] == *path.display().to_string()).count();
+            assert_eq!(named, 1, "{name}, {kind} ({at}): {report:#}");
+            // Neither removed nor followed.
+            assert_eq!(fs::symlink_metadata(&path).expect("still there").ino(), before, "{name}, {kind} ({at})");
+            theirs.assert_same(&Shot::of(&target));
+            assert!(!target.with_file_name("nowhere").exists(), "{name}: nothing is made through a link");
+
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
+            main.jp(&command).ok();
+        }
+    }
+}
+
+#[test]
+fn a_lock_file_of_our_own_becomes_private() {
+    let main = workspace();
+    let id = new(&main, "A", &[]);
+    let state = worktree_state(&main);
+    let locks = [main.silo().join("vfs/ids.lock"), main.silo().join("vfs/tree.lock"), state.join("projection.lock")];
+    for path in &locks {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("ours");
+    }
+    let lock = lock_file(&main, &id);
+    fs::create_dir_all(lock.parent().expect("a directory")).expect("made");
+    fs::write(&lock, "").expect("written");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o666)).expect("ours");
+    let holder = hold(&main, &id);
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&lock), 0o600, "a conversation's lock");
+    holder.finish().ok();
+    new(&main, "B", &[]);
+    for path in &locks {
+        assert_eq!(mode(path), 0o600, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_wait_for_an_internal_lock_is_reported() {
+    for json in [false, true] {
+        let main = workspace();
+        let id = new(&main, "A", &[]);
+        let ids = main.silo().join("vfs/ids.lock");
+        let mut flock = main.env().command(OsStr::new("flock"), main.root());
+        // A shared lock on a descriptor for reading blocks as well.
+        flock.args(["-s", "-n", "-o"]).arg(&ids).args(["sh", "-c", "echo x > held; cat"]);
+        let holder = Running::start(flock);
+        wait_for("flock(1)", LIMIT, || main.root().join("held").exists());
+        let told = main.env().root().join("told");
+        let mut command = main.env().command(OsStr::new("sh"), main.root());
+        command.arg("-c").arg("exec \"$@\" 2> \"$0\"").arg(&told).arg(jp_binary()).args(["c", "new", "--title", "B"]);
+        if json {
+            command.arg("--json");
+        }
+        let waiter = Running::start(command);
+        wait_for("the message", LIMIT, || fs::read_to_string(&told).is_ok_and(|text| text.ends_with('\n')));
+        let text = fs::read_to_string(&told).expect("there");
+        for expected in ["waiting for", &*ids.display().to_string(), "held by pid "] {
+            assert!(text.contains(expected), "no {expected:?} in {text:?}");
+        }
+        if json {
+            let line: Value = serde_json::from_str(&text).expect("one line of JSON");
+            assert_eq!(line["level"], "warning");
+        }
+        holder.finish().ok();
+        waiter.finish().ok();
+        assert_eq!(fs::read_to_string(&told).expect("there"), text, "it is said once");
+        jp(&main, &["c", "show", &id]);
+    }
 }

@@ -30,6 +30,8 @@ mod migrate;
 mod mirror;
 // Random operations against a model.
 mod model;
+// Who can read what.
+mod modes;
 // The tree as a filesystem, with the programs people use on it.
 mod mount;
 // Nothing outside the store, the worktree and the target of an export is read, written or removed.

@@ -17,6 +17,8 @@ mod crash;
 mod editors;
 // The real git on the tree.
 mod git;
+// The helper of mount(8).
+mod helper;
 // A mount begins, ends, and is left behind.
 mod life;
 // Somebody holds a conversation.

@@ -101,6 +101,9 @@ impl Disk for Eventful {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.real.remove_dir(path)
     }
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.real.set_mode(path, mode)
+    }
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         self.real.symlink(target, link)
     }

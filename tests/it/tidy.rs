@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 18] = [
+const PURE: [&str; 19] = [
     "clean",
     "document",
     "events",
@@ -19,6 +19,7 @@ const PURE: [&str; 18] = [
     "layout",
     "meta",
     "mirror",
+    "modes",
     "moved",
     "path",
     "plan",

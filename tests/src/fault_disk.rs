@@ -251,6 +251,10 @@ impl Disk for FaultDisk {
         self.call("remove_dir", path, true, || self.real.remove_dir(path))
     }
 
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.call("set_mode", path, true, || self.real.set_mode(path, mode))
+    }
+
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         self.call("symlink", link, true, || self.real.symlink(target, link))
     }
@@ -388,7 +392,7 @@ mod tests {
         let path = dir.path().join("a");
         let disk = FaultDisk::stop_after(1);
         disk.allowed().allow(dir.path()).expect("a directory");
-        assert!(disk.create_dir(&path, 0o777).is_ok());
+        assert!(disk.create_dir(&path, 0o700).is_ok());
         assert!(disk.remove_dir(&path).is_err() && path.is_dir());
         assert!(disk.stat(&path).is_err());
         assert!(disk.open_lock(&dir.path().join("lock")).is_err());

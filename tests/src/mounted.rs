@@ -420,6 +420,8 @@ fn write_sample(workspace: &Workspace) {
     for sample in [&a, &b, &c, &d, &l, &o] {
         sample.write_below(&store);
     }
+    // A store is its owner's alone; what others can reach is a finding.
+    fs::set_permissions(workspace.silo(), fs::Permissions::from_mode(0o700)).expect("the silo is ours");
     symlink(workspace.storage(), workspace.silo().join("storage")).expect("a new store takes a link");
     let work = workspace.storage().join("conversations");
     let mut dir = work.clone();

@@ -5,10 +5,13 @@ use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+use crate::wait::until;
 
 /// What a finished command said and how it ended.
 #[derive(Clone, Debug)]
@@ -118,6 +121,15 @@ impl Running {
     pub fn finish(mut self) -> Output {
         let child = self.child.take().expect("the child is taken only here");
         finish(child, self.shown.clone(), b"")
+    }
+
+    /// As [`Running::finish`]; one that takes longer hangs, and is killed.
+    #[track_caller]
+    pub fn finish_within(mut self, limit: Duration) -> Output {
+        if !until(limit, || !self.is_alive()) {
+            panic!("hangs: {}", self.crash().told());
+        }
+        self.finish()
     }
 
     /// Kills the process outright, as a crash would, and reports what it had said.

@@ -1,7 +1,7 @@
 //! One conversation, written as the real tool leaves it on disk: three managed files, pretty JSON, a newline at the end.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -147,12 +147,18 @@ impl Sample {
     #[track_caller]
     pub fn write(&self, workspace: &Workspace, place: Place) -> PathBuf {
         let (user, project) = (workspace.silo(), workspace.storage());
+        let write_user = || {
+            let dir = self.write_below(&user.join("conversations"));
+            // A store is its owner's alone; what others can reach is a finding.
+            fs::set_permissions(&user, fs::Permissions::from_mode(0o700)).expect("the silo is ours");
+            dir
+        };
         match place {
-            Place::User => self.write_below(&user.join("conversations")),
+            Place::User => write_user(),
             Place::Workspace => self.write_below(&project.join("conversations")),
             Place::Both => {
                 self.write_below(&project.join("conversations"));
-                self.write_below(&user.join("conversations"))
+                write_user()
             }
         }
     }

@@ -54,6 +54,14 @@ impl Shot {
         self
     }
 
+    /// The same without permission bits, for copies that have modes of their own.
+    pub fn without_modes(mut self) -> Self {
+        for entry in self.entries.values_mut() {
+            entry.mode = 0;
+        }
+        self
+    }
+
     /// The same without these paths (relative to the root) and all that is below them. A directory that holds one keeps
     /// its place and loses its time, which says nothing but that something was made or removed in it.
     pub fn without(mut self, paths: &[&str]) -> Self {

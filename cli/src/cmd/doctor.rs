@@ -8,12 +8,15 @@ use super::leftovers::{Sessions, broken_link, orphans};
 use super::status::Trouble;
 use crate::change::{change, count, whole};
 use crate::ctx::{Ctx, View};
-use crate::error::{Exit, Kind, Result};
+use crate::error::{Exit, Kind, Result, how_to_remove};
 use crate::mounts;
 use crate::ui::clean;
 
 /// What is wrong with a mount that its process has left behind.
 const DEAD: &str = "the process behind this mount is gone";
+
+/// What is wrong with a store that others can read.
+const EXPOSED: &str = "other users can reach files of this store";
 
 /// Say what is wrong, and mend it.
 ///
@@ -67,6 +70,12 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let findings = if args.fix {
         let before = look(&view)?;
         change(ctx, &view.store, |change| {
+            let narrowed = change.writer.narrow()?;
+            if narrowed > 0 {
+                let path = change.writer.store().layout().store.dir.display().to_string();
+                let how = format!("{} narrowed: files to 0600, directories to 0700", count(narrowed, "mode"));
+                fixed.push(Mended { path, what: EXPOSED.to_owned(), how });
+            }
             for (problem, how) in change.writer.fix()?.fixed {
                 let trouble = Trouble::from(&problem);
                 fixed.push(Mended { path: trouble.place(), what: trouble.what, how });
@@ -124,6 +133,20 @@ fn look(view: &View) -> Result<Vec<Finding>> {
         .iter()
         .map(|problem| Finding { trouble: problem.into(), advice: advice(&problem.what) })
         .collect();
+    let exposed = view.store.count_exposed();
+    if exposed > 0 {
+        let path = view.store.layout().store.dir.display().to_string();
+        let what = format!("{EXPOSED}: {exposed} files and directories");
+        let advice = "`jp doctor --fix` makes files 0600 and directories 0700";
+        findings.push(oddity(None, path, "exposed", &what, advice));
+    }
+    for error in view.store.in_the_way()? {
+        let jp_store::Error::InTheWay { path, kind, .. } = &error else { continue };
+        let (text, advice) = (error.to_string(), how_to_remove(path, *kind));
+        let path = path.display().to_string();
+        let what = text.strip_prefix(&format!("{path}: ")).unwrap_or(&text).to_owned();
+        findings.push(oddity(None, path, "in-the-way", &what, &advice));
+    }
     for lock in orphans(&view.store)? {
         let path = lock.path.display().to_string();
         findings.push(oddity(

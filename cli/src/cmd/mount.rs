@@ -99,7 +99,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     // Looked at anew: a dead mount may have covered the real files.
     let job = args.job(ctx.store()?, point, kind);
     if args.foreground {
-        ui::install_trace(1);
+        ui::install_trace(1, ctx.ui.json());
         return daemon::serve(ctx, &job, |ready| tell(ctx, &ready).and_then(|_| ctx.ui.flush()));
     }
     tell(ctx, &daemon::launch(&job)?)

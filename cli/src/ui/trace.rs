@@ -5,49 +5,72 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
+use jp_store::lock::WAIT_NOTICE;
 use jp_store::store::Clock;
 use jp_store::time::rfc3339;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::clean;
 use super::log::Log;
 
-/// Warnings at one `-v`, then debug, then everything.
-pub(crate) fn install(verbose: u8) {
+/// Notices always, warnings at one `-v`, then debug, then everything.
+pub(crate) fn install(verbose: u8, json: bool) {
     let level = match verbose {
-        0 => return,
-        1 => Level::INFO,
-        2 => Level::DEBUG,
-        3.. => Level::TRACE,
+        0 => None,
+        1 => Some(Level::INFO),
+        2 => Some(Level::DEBUG),
+        3.. => Some(Level::TRACE),
     };
-    begin(Lines { level, sink: Sink::Stderr });
+    begin(Lines { level, sink: Sink::Stderr { json } });
 }
 
-/// From now on remarks go to a file, with the time.
+/// From now on remarks go to a file, with the time, unless `-v` has asked for them on stderr.
 pub(crate) fn install_log(log: Log, clock: Clock) {
-    begin(Lines { level: Level::INFO, sink: Sink::Log { log: Mutex::new(log), clock } });
+    begin(Lines { level: Some(Level::INFO), sink: Sink::Log { log, clock } });
 }
 
 fn begin(lines: Lines) {
-    // What was chosen first stays, in a second run in one process as well.
-    let _ = tracing::subscriber::set_global_default(lines);
+    let mut current = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    // A level that was asked for first stays, in a second run in one process as well.
+    if current.as_ref().is_none_or(|current| current.level.is_none()) {
+        *current = Some(lines);
+    }
+    drop(current);
+    // In a second run it is installed already.
+    let _ = tracing::subscriber::set_global_default(Remarks);
 }
 
+/// Where remarks go.
+static LINES: Mutex<Option<Lines>> = Mutex::new(None);
+
 struct Lines {
-    level: Level,
+    /// The least important remarks that are wanted; `None` for notices alone.
+    level: Option<Level>,
     sink: Sink,
 }
 
 enum Sink {
-    Stderr,
-    Log { log: Mutex<Log>, clock: Clock },
+    Stderr { json: bool },
+    Log { log: Log, clock: Clock },
 }
 
-impl Subscriber for Lines {
+struct Remarks;
+
+impl Subscriber for Remarks {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        // The level changes when the log begins.
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level
+        if metadata.target() == WAIT_NOTICE {
+            return true;
+        }
+        let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.as_ref().and_then(|lines| lines.level).is_some_and(|level| *metadata.level() <= level)
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -61,15 +84,20 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        let level = event.metadata().level().as_str().to_lowercase();
-        let text = format!("{level}: {}{}", clean(&line.message), clean(&line.fields));
-        // There is nobody to tell that nobody can be told.
-        let _ = match &self.sink {
-            Sink::Stderr => writeln!(std::io::stderr(), "{text}"),
-            Sink::Log { log, clock } => {
-                let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-                log.line(&format!("{} {text}", rfc3339(clock())))
+        let level = match event.metadata().target() {
+            WAIT_NOTICE => "warning".to_owned(),
+            _ => event.metadata().level().as_str().to_lowercase(),
+        };
+        let message = format!("{}{}", clean(&line.message), clean(&line.fields));
+        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        // If stderr or the log cannot be written to, there is no other place to say so.
+        let _ = match lines.as_mut().map(|lines| &mut lines.sink) {
+            None => Ok(()),
+            Some(Sink::Stderr { json: true }) if event.metadata().target() == WAIT_NOTICE => {
+                writeln!(std::io::stderr(), "{}", serde_json::json!({ "level": level, "message": message }))
             }
+            Some(Sink::Stderr { .. }) => writeln!(std::io::stderr(), "{level}: {message}"),
+            Some(Sink::Log { log, clock }) => log.line(&format!("{} {level}: {message}", rfc3339(clock()))),
         };
     }
 

@@ -14,6 +14,7 @@ use fuser::{
     ReplyXattr, Request, SessionACL, TimeOrNow, WriteFlags,
 };
 use jp_store::disk::Kind;
+use jp_store::modes::PERMISSIONS;
 
 use crate::caller::Caller;
 use crate::error::FsError;
@@ -469,7 +470,7 @@ fn told(attr: &Attr) -> FileAttr {
         ctime: time(attr.ctime),
         crtime: mtime,
         kind: kind(attr.kind),
-        perm: (attr.mode & 0o7777) as u16,
+        perm: (attr.mode & PERMISSIONS) as u16,
         nlink: attr.links,
         uid: attr.uid,
         gid: attr.gid,

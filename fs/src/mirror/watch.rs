@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use jp_store::ConversationId;
 use jp_store::beneath::{AllowedDirs, Kind};
 use jp_store::layout::{CONVERSATIONS, Layout, TRASH, WORK_TMP};
+use jp_store::modes::Access;
 use jp_store::scratch::is_scratch;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 use crate::bell::CHANGES;
-use crate::watch::{is_gone, make_dir};
+use crate::watch::is_gone;
 
 /// What counts among the store's books. This worktree's own are written by every reconcile, and whoever else writes them
 /// asks for one.
@@ -164,7 +165,7 @@ impl Watch {
         }
         let store = self.layout.store.clone();
         for dir in [store.vfs(), store.locks()] {
-            make_dir(&self.allowed, &dir)?;
+            self.allowed.create_dirs(&dir, Access::Private.dir())?;
         }
         let (project, storage) = (self.layout.project.clone(), self.layout.storage.clone());
         self.add(&project, FATE, On::Project)?;

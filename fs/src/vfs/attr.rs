@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
+use jp_store::modes::PERMISSIONS;
 
 use super::Vfs;
 use crate::backing::{Space, Stat};
@@ -59,6 +60,10 @@ pub struct SetAttr {
     /// Last change, in nanoseconds since the epoch.
     pub mtime: Option<i64>,
 }
+
+/// The mode of the mount's root and its archive, which have none of their own. The store's are closed to others; the kernel
+/// keeps others out of the mount unless it was made for them (`--allow-other`), and then the modes of conversations decide.
+const TOP_MODE: u32 = 0o755;
 
 impl Vfs {
     /// What a node is like.
@@ -171,11 +176,13 @@ impl Vfs {
     pub(super) fn attr_at(&self, path: &std::path::Path) -> Result<Attr> {
         let Stat { kind, size, mtime, atime, ctime, mode, uid, gid, .. } =
             self.backing.stat(path).context("look at", path)?;
+        // A program that saw other bits would set them again.
+        let mode = mode & PERMISSIONS;
         // One for directories too: that is how filesystems say that they do not count.
         Ok(Attr { number: 0, kind, size, mtime, atime, ctime, mode, uid, gid, links: 1 })
     }
 
-    /// A directory of conversations is like the store's.
+    /// A directory of conversations is like the store's, and one of children like the conversation's.
     fn attr_of_children(&self, at: Dir) -> Result<Attr> {
         let node = Node::Children(at);
         let dir: PathBuf = match at {
@@ -183,9 +190,13 @@ impl Vfs {
             Dir::Of(id) => self.dir_of(id)?,
         };
         let attr = self.attr_at(&dir)?;
+        let mode = match at {
+            Dir::Root | Dir::Archive => TOP_MODE,
+            Dir::Of(_) => attr.mode,
+        };
         // Nothing tells when it last changed before the mount began; that it may have is told by the beginning.
         let mtime = self.touched.lock().get(&node).copied().unwrap_or(self.began);
-        Ok(Attr { mtime, atime: mtime, ctime: mtime, size: 4096, ..attr })
+        Ok(Attr { mtime, atime: mtime, ctime: mtime, size: 4096, mode, ..attr })
     }
 
     fn set_rest(&self, node: &Node, set: SetAttr) -> Result<()> {
@@ -220,7 +231,10 @@ impl Vfs {
         let has_draft = matches!(node, Node::Managed(id, file) if self.drafts.lock().contains_key(&(*id, *file)));
         let gone = |error: &std::io::Error| has_draft && error.kind() == std::io::ErrorKind::NotFound;
         if let Some(mode) = set.mode {
-            match self.backing.set_mode(&path, mode & 0o7777) {
+            if mode & !PERMISSIONS & 0o7777 != 0 {
+                return Err(FsError::Refused("setuid, setgid and sticky bits cannot be set"));
+            }
+            match self.backing.set_mode(&path, mode & PERMISSIONS) {
                 Err(error) if gone(&error) => {}
                 result => result.context("set the mode of", &path)?,
             }

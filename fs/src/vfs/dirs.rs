@@ -9,6 +9,7 @@ use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::{CONVERSATIONS, Partition};
 use jp_store::lock::Wait;
+use jp_store::modes::{Access, PERMISSIONS};
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 use jp_store::writer::Writer;
@@ -58,7 +59,7 @@ impl Vfs {
                 self.make_way(&node)?;
                 let path = self.path(&node)?;
                 self.make_room(&node, Kind::Dir)?;
-                match self.backing.make_dir(&path, mode & 0o7777) {
+                match self.backing.make_dir(&path, mode & PERMISSIONS) {
                     // Hidden here, and there again from now on.
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                     made => made.context("make directory", &path)?,
@@ -151,7 +152,7 @@ impl Vfs {
         let dir = self.arrival_dir(id);
         let note = self.note_at(at, name);
         self.write_note(id, &note)?;
-        self.backing.make_dir(&dir, 0o755).context("make directory", &dir)?;
+        self.backing.make_dir(&dir, Access::Private.dir()).context("make directory", &dir)?;
         self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: true, made: Default::default() });
         self.insert_arrival(id, note);
         Ok(())

@@ -9,6 +9,7 @@ use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::CONVERSATIONS;
+use jp_store::modes::PERMISSIONS;
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 
@@ -100,10 +101,10 @@ impl Vfs {
                 self.soil(node);
                 let path = self.path(node)?;
                 self.make_room(node, Kind::File)?;
-                let made = match self.backing.create(&path, mode & 0o7777) {
+                let made = match self.backing.create(&path, mode & PERMISSIONS) {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                         self.make_way(node)?;
-                        self.backing.create(&path, mode & 0o7777)
+                        self.backing.create(&path, mode & PERMISSIONS)
                     }
                     made => made,
                 };
@@ -112,7 +113,7 @@ impl Vfs {
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                         let beside = self.state.join("orphans").join(format!("make-{}", self.number(node)));
                         self.backing.replace(&beside, &beside.with_extension("new"), b"").context("make", &beside)?;
-                        self.backing.set_mode(&beside, mode & 0o7777).context("set the mode of", &beside)?;
+                        self.backing.set_mode(&beside, mode & PERMISSIONS).context("set the mode of", &beside)?;
                         self.backing.rename(&beside, &path).context("rename", &beside)?;
                     }
                     made => made.context("make", &path)?,

@@ -13,6 +13,7 @@ use jp_store::error::Context as _;
 use jp_store::json::JsonError;
 use jp_store::lock::Guard;
 use jp_store::meta::{Meta, Parent};
+use jp_store::modes::Access;
 use jp_store::reconcile::{Digest, ManagedFile};
 use jp_store::writer::{ReadyFile, Shape, Writer};
 use parking_lot::ArcMutexGuard;
@@ -178,7 +179,7 @@ impl Vfs {
         let hold = self.hold(caller, &[&Node::Managed(id, file)])?;
         if hold.guards.is_empty() {
             let path = self.path(&Node::Managed(id, file))?;
-            return Ok(self.backing.create(&path, mode & 0o7777).context("make", &path)?);
+            return Ok(self.backing.create(&path, Access::Private.copy_of(mode)).context("make", &path)?);
         }
         let (mut draft, _) = self.begin_draft(id, file)?;
         draft.truncate(0, self.now())?;

@@ -4,11 +4,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::is_missing;
+use crate::modes::Access;
 
 /// `lstat`.
 pub fn stat(path: &Path) -> io::Result<Metadata> {
@@ -97,6 +98,12 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
 /// Writes a file that the user named, or a switch of the system.
 pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     fs::write(path, bytes)
+}
+
+/// Makes a file that nobody but its owner can read. Fails if the name is taken.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(Access::Private.file()).open(path)?;
+    file.write_all(bytes)
 }
 
 /// Opens a device for reading and writing.

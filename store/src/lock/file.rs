@@ -11,11 +11,19 @@ use std::time::{Duration, Instant};
 use super::process::Processes;
 use super::unix::{self, Inode, Mode, Opened};
 use crate::disk::{Disk, Kind};
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Context as _, Error, Result, name_processes};
 use crate::files::make_dirs;
+use crate::modes::Access;
+use crate::scan::is_absent;
 
-/// How long [`FileLock`] waits. What it protects takes milliseconds, so whoever has it longer is stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long [`FileLock`] waits. What it protects takes milliseconds, so a holder that has it longer is stuck.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+/// After this long the wait is reported.
+const NOTICE_AFTER: Duration = Duration::from_secs(1);
+/// The target of remarks that are shown even to a user who did not ask for remarks.
+pub const WAIT_NOTICE: &str = "jp_store::notice";
+/// What belongs at the path of a lock.
+pub(super) const LOCK_FILE: &str = "a lock file";
 
 /// The lock on one of the store's own files, such as the mirror of the tree. The file stays when the lock goes.
 #[derive(Debug)]
@@ -26,12 +34,12 @@ pub struct FileLock {
 impl FileLock {
     /// Waits until nobody else has the lock. Directories that are missing are made.
     pub fn exclusive(disk: &dyn Disk, path: &Path) -> Result<Self> {
-        Self::within(disk, path, Mode::Exclusive, PATIENCE)
+        Self::within(disk, path, Mode::Exclusive, LOCK_WAIT)
     }
 
     /// Waits until nobody has the lock exclusively. Directories that are missing are made.
     pub fn shared(disk: &dyn Disk, path: &Path) -> Result<Self> {
-        Self::within(disk, path, Mode::Shared, PATIENCE)
+        Self::within(disk, path, Mode::Shared, LOCK_WAIT)
     }
 
     /// Takes the lock if the file is there and nobody has it.
@@ -51,18 +59,23 @@ impl FileLock {
     pub(super) fn within(disk: &dyn Disk, path: &Path, mode: Mode, limit: Duration) -> Result<Self> {
         let watch = Instant::now();
         let mut backoff = Backoff::new();
+        let mut told = false;
         loop {
             let file = open_or_make(disk, path)?;
-            if unix::try_lock(&file, mode).context("lock", path)? {
-                let opened = Opened::of(&file).context("stat", path)?;
-                if is_at(disk, path, opened.inode).context("stat", path)? {
-                    return Ok(Self { file });
-                }
+            let ours = unix::try_lock(&file, mode).context("lock", path)?;
+            let opened = Opened::of(&file).context("stat", path)?;
+            if ours && is_at(disk, path, opened.inode).context("stat", path)? {
+                return Ok(Self { file });
             }
             let left = limit.saturating_sub(watch.elapsed());
             if left.is_zero() {
-                let late = io::Error::new(io::ErrorKind::TimedOut, "another process has had it for too long");
-                return Err(late).context("lock", path);
+                let (path, holders) = (path.to_owned(), unix::holders(opened.inode));
+                return Err(Error::Stuck { path, holders, waited: limit });
+            }
+            if !told && watch.elapsed() >= NOTICE_AFTER {
+                told = true;
+                let holders = name_processes(&unix::holders(opened.inode));
+                tracing::warn!(target: WAIT_NOTICE, "waiting for {} (held by {holders})", path.display());
             }
             thread::sleep(backoff.next().min(left));
         }
@@ -119,9 +132,13 @@ pub(super) fn take(disk: &Arc<dyn Disk>, path: &Path, missing: Missing) -> Resul
         Missing::Make => open_or_make(&**disk, path)?,
         Missing::Leave => match disk.open_existing_lock(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Taken::Absent),
-            opened => opened.context("open", path)?,
+            opened => opened.map_err(|error| explain(&**disk, path, error))?,
         },
     };
+    if !file.metadata().context("stat", path)?.is_file() {
+        // A pipe can be locked as well, but is not a lock file of ours to write to or remove.
+        return Err(explain(&**disk, path, io::Error::other("not a regular file")));
+    }
     let ours = unix::try_lock(&file, Mode::Exclusive).context("lock", path)?;
     // From here on nobody who asks for the lock first writes to it.
     let opened = Opened::of(&file).context("stat", path)?;
@@ -144,8 +161,7 @@ pub(super) fn is_locked(disk: &dyn Disk, processes: &dyn Processes, path: &Path)
         stat => stat.context("stat", path)?,
     };
     if stat.kind != Kind::File {
-        let reason = "a lock is a regular file".to_owned();
-        return Err(Error::Malformed { path: path.to_owned(), reason });
+        return Err(Error::InTheWay { path: path.to_owned(), kind: stat.kind, wanted: LOCK_FILE });
     }
     if !processes.owners(stat.dev, stat.ino).is_empty() {
         return Ok(Some(true));
@@ -245,12 +261,47 @@ fn is_at(disk: &dyn Disk, path: &Path, inode: Inode) -> io::Result<bool> {
     }
 }
 
-fn open_or_make(disk: &dyn Disk, path: &Path) -> Result<File> {
-    match (disk.open_lock(path), path.parent()) {
+/// Opens a lock file, making it and its directory if they are not there. Neither is followed through a link.
+pub fn open_or_make(disk: &dyn Disk, path: &Path) -> Result<File> {
+    let opened = match (disk.open_lock(path), path.parent()) {
         (Err(error), Some(dir)) if error.kind() == io::ErrorKind::NotFound => {
-            make_dirs(disk, dir)?;
-            disk.open_lock(path).context("open", path)
+            make_dirs(disk, dir, Access::Private)?;
+            disk.open_lock(path)
         }
-        (opened, _) => opened.context("open", path),
+        (opened, _) => opened,
+    };
+    opened.map_err(|error| explain(disk, path, error))
+}
+
+/// Whether a directory of lock files is there. Anything else in its place is an error.
+pub(super) fn is_lock_dir(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+    match disk.stat(dir) {
+        Ok(stat) if stat.kind == Kind::Dir => Ok(true),
+        Ok(stat) => Err(Error::InTheWay { path: dir.to_owned(), kind: stat.kind, wanted: "a directory of lock files" }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).context("stat", dir),
+    }
+}
+
+/// Whether a lock file is there. Anything else in its place is an error.
+pub(crate) fn check_file(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    match disk.stat(path) {
+        Ok(stat) if stat.kind == Kind::File => Ok(true),
+        Ok(stat) => Err(Error::InTheWay { path: path.to_owned(), kind: stat.kind, wanted: LOCK_FILE }),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error).context("stat", path),
+    }
+}
+
+/// Why a lock file cannot be opened: something else may be in its place.
+fn explain(disk: &dyn Disk, path: &Path, error: io::Error) -> Error {
+    if let Some(Err(in_the_way)) = path.parent().map(|dir| is_lock_dir(disk, dir)) {
+        return in_the_way;
+    }
+    match disk.stat(path) {
+        Ok(stat) if stat.kind != Kind::File => {
+            Error::InTheWay { path: path.to_owned(), kind: stat.kind, wanted: LOCK_FILE }
+        }
+        Ok(_) | Err(_) => Error::Io { verb: "open", path: path.to_owned(), source: error },
     }
 }

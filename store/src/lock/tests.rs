@@ -270,12 +270,16 @@ fn failures_name_verb_and_path() {
     check(Hook { open: Box::new(move |_| Err(refuse())), ..Hook::default() }, "open", &path);
 
     // A link is not followed, and a directory is no lock.
+    let check = |kind: &str| {
+        let error = ground.locks().try_acquire(id(1), &pid(1)).unwrap_err();
+        assert_eq!(error.to_string(), format!("{}: {kind}, not a lock file", path.display()));
+    };
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("elsewhere", &path).unwrap();
-    check(Hook::default(), "open", &path);
+    check("a symbolic link");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    check(Hook::default(), "open", &path);
+    check("a directory");
 }
 
 #[test]
@@ -300,7 +304,8 @@ fn file_locks() {
     let first = FileLock::shared(&disk, &path).unwrap();
     let second = FileLock::shared(&disk, &path).unwrap();
     let late = within(Mode::Exclusive).unwrap_err();
-    assert_eq!(late.to_string(), format!("cannot lock {}", path.display()));
+    let by = format!("pid {} has held it for 0 seconds", std::process::id());
+    assert_eq!(late.to_string(), format!("cannot lock {}: {by}", path.display()));
     drop((first, second));
     let alone = FileLock::exclusive(&disk, &path).unwrap();
     within(Mode::Shared).unwrap_err();

@@ -32,6 +32,15 @@ impl Processes for Proc {
     }
 }
 
+/// The processes that have a `flock` on this file, exclusive or shared, where the system tells.
+pub(crate) fn holders(inode: Inode) -> Vec<u32> {
+    let locks = trusted::read_text("/proc/locks").unwrap_or_default();
+    let mut pids = pids_in(&locks, inode.dev, inode.ino, &["WRITE", "READ"]);
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
 /// Whether a process exists. `None` for numbers that do not name a single process.
 pub fn alive(pid: i32) -> Option<bool> {
     if pid <= 0 {
@@ -128,16 +137,21 @@ fn parent_in(stat: &str) -> Option<u32> {
     after.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The owners in `/proc/locks`, whose lines read `7: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. Somebody who only
-/// waits has `->` after the number.
+/// The owners of exclusive locks in `/proc/locks`.
 fn owners_in(locks: &str, dev: u64, ino: u64) -> Vec<u32> {
+    pids_in(locks, dev, ino, &["WRITE"])
+}
+
+/// The processes in `/proc/locks`, whose lines read `7: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. Somebody who only
+/// waits has `->` after the number.
+fn pids_in(locks: &str, dev: u64, ino: u64, kinds: &[&str]) -> Vec<u32> {
     let inode = format!("{:02x}:{:02x}:{ino}", libc::major(dev), libc::minor(dev));
     let owner = |line: &str| {
         let mut words = line.split_ascii_whitespace().skip(1);
         let is_lock = words.next() == Some("FLOCK");
-        let is_exclusive = words.nth(1) == Some("WRITE");
+        let is_wanted = words.nth(1).is_some_and(|kind| kinds.contains(&kind));
         let pid = words.next()?.parse().ok()?;
-        (is_lock && is_exclusive && words.next() == Some(&inode)).then_some(pid)
+        (is_lock && is_wanted && words.next() == Some(&inode)).then_some(pid)
     };
     locks.lines().filter_map(owner).collect()
 }
@@ -169,6 +183,7 @@ mod tests {
 6: FLOCK
 ";
         assert_eq!(owners_in(locks, libc::makedev(8, 1), 77), [20]);
+        assert_eq!(pids_in(locks, libc::makedev(8, 1), 77, &["WRITE", "READ"]), [20, 22]);
         assert!(owners_in(locks, libc::makedev(8, 1), 7).is_empty());
         assert!(owners_in("", 0, 0).is_empty());
     }

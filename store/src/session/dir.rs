@@ -13,6 +13,7 @@ use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
 use crate::files::make_dirs;
 use crate::id::ConversationId;
+use crate::modes::Access;
 
 /// Writes a file so that a reader sees the old bytes or the new ones.
 type Write<'a> = &'a dyn Fn(&Path, &[u8]) -> Result<()>;
@@ -81,14 +82,21 @@ impl SessionDir {
 
     /// Writes what a session was on, under its name of today.
     pub fn save(&self, mapping: &Mapping, write: Write<'_>) -> Result<()> {
-        make_dirs(&*self.disk, &self.dir)?;
-        write(&self.path(mapping.session()), &mapping.to_bytes())
+        let path = self.path(mapping.session());
+        self.check_dir()?;
+        make_dirs(&*self.disk, &self.dir, Access::Private)?;
+        self.check_file(&path)?;
+        write(&path, &mapping.to_bytes())
     }
 
     /// All session files, by name.
     pub fn list(&self) -> Result<Vec<(PathBuf, Result<Mapping>)>> {
         let mut found = Vec::new();
-        for path in self.files()? {
+        let files = match self.files() {
+            Err(Error::InTheWay { .. }) => Vec::new(),
+            files => files?,
+        };
+        for path in files {
             match self.read(&path) {
                 Ok(None) => {}
                 Ok(Some((mapping, _))) => found.push((path, Ok(mapping))),
@@ -96,6 +104,20 @@ impl SessionDir {
             }
         }
         Ok(found)
+    }
+
+    /// What is in the place of session files or of their directory. It is left alone.
+    pub fn in_the_way(&self) -> Result<Vec<Error>> {
+        match self.check_dir() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Vec::new()),
+            Err(error) => return Ok(vec![error]),
+        }
+        let entries = self.disk.list(&self.dir).context("list", &self.dir)?;
+        let paths = entries.into_iter().map(|entry| self.dir.join(entry.name));
+        let mut paths: Vec<_> = paths.filter(|path| is_json(path)).collect();
+        paths.sort();
+        Ok(paths.iter().filter_map(|path| self.check_file(path).err()).collect())
     }
 
     /// Deletes the files of terminals that are gone, takes conversations that are gone out of the others, and gives
@@ -155,11 +177,34 @@ impl SessionDir {
 
     /// The bytes of a session file and what they mean; `None` if there is no such file.
     fn read(&self, path: &Path) -> Result<Option<(Mapping, Vec<u8>)>> {
+        if !self.check_dir()? || !self.check_file(path)? {
+            return Ok(None);
+        }
         match self.disk.read(path) {
             Ok(contents) => Ok(Some((Mapping::parse(path, &contents.bytes)?, contents.bytes))),
             // A value of old may be longer than a name can be.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => Ok(None),
             Err(error) => Err(error).context("read", path),
+        }
+    }
+
+    /// Whether a session file is there. Anything else in its place is an error.
+    fn check_file(&self, path: &Path) -> Result<bool> {
+        self.check(path, Kind::File, "a session file")
+    }
+
+    /// Whether the directory is there. Anything else in its place is an error.
+    fn check_dir(&self) -> Result<bool> {
+        self.check(&self.dir, Kind::Dir, "a directory of session files")
+    }
+
+    fn check(&self, path: &Path, kind: Kind, wanted: &'static str) -> Result<bool> {
+        match self.disk.stat(path) {
+            Ok(stat) if stat.kind == kind => Ok(true),
+            Ok(stat) => Err(Error::InTheWay { path: path.to_owned(), kind: stat.kind, wanted }),
+            // A value of old may be longer than a name can be.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => Ok(false),
+            Err(error) => Err(error).context("look at", path),
         }
     }
 
@@ -183,6 +228,9 @@ impl SessionDir {
     }
 
     fn files(&self) -> Result<Vec<PathBuf>> {
+        if !self.check_dir()? {
+            return Ok(Vec::new());
+        }
         let entries = match self.disk.list(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.context("list", &self.dir)?,
@@ -191,11 +239,15 @@ impl SessionDir {
             .into_iter()
             .filter(|entry| entry.kind == Kind::File)
             .map(|entry| self.dir.join(entry.name))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .filter(|path| is_json(path))
             .collect();
         files.sort();
         Ok(files)
     }
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
 }
 
 impl std::fmt::Debug for World<'_> {

@@ -41,7 +41,7 @@ impl Writer {
             }
             self.check_guard(guard)?;
             let dir = layout.store.conversations().join(id.dirname(meta.title()));
-            move_dir(self.store.disk(), from, &dir)?;
+            move_dir(self.store.disk(), from, &dir, layout.store_access())?;
             dir
         };
         if layout.work.is_some() {

@@ -101,7 +101,7 @@ impl Writer {
             if !taken.contains(&candidate) {
                 match self.lock(candidate, &Wait::none()) {
                     Ok(guard) => {
-                        make_dirs(self.store.disk(), &root.vfs())?;
+                        make_dirs(self.store.disk(), &root.vfs(), self.store.layout.store_access())?;
                         self.scratch().replace(&file, format!("{}\n", candidate.deciseconds()).as_bytes())?;
                         return Ok(guard);
                     }

@@ -7,6 +7,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{exists, make_dirs, move_dir, unused};
 use crate::layout::{TRASH, managed};
 use crate::lock::Wait;
+use crate::modes::Access;
 use crate::observe::{Flaw, UnitBytes};
 use crate::parallel;
 use crate::problem::{Problem, What};
@@ -117,9 +118,10 @@ impl Writer {
             (Some(_) | None, _) => self.store.layout.store.conversations(),
         };
         let trash = root.join(TRASH);
-        make_dirs(disk, &trash)?;
+        let access = if in_store { self.store.layout.store_access() } else { Access::Shared };
+        make_dirs(disk, &trash, access)?;
         let target = unused(disk, &trash, dir.file_name().unwrap_or_default())?;
-        move_dir(disk, dir, &target)?;
+        move_dir(disk, dir, &target, access)?;
         let note = format!(
             "# Trashed conversation\n\nThis directory could not be read as a conversation and was moved here.\n\n\
              **Error:** {}\n**Date:** {}\n\nEverything that was in it is still here. Mend it and move it back to\n\
@@ -129,7 +131,7 @@ impl Writer {
             root.display(),
         );
         let file = target.join("TRASHED.md");
-        disk.write_new(&file, note.as_bytes(), crate::files::FILE_MODE).context("write", &file)?;
+        disk.write_new(&file, note.as_bytes(), access.file()).context("write", &file)?;
         Ok(format!("moved to {}", target.display()))
     }
 }

@@ -16,6 +16,7 @@ use crate::files::{NewContent, NewFile, Scratch, gather, kind, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{Layout, WorkRoot};
 use crate::meta::Meta;
+use crate::modes::Access;
 use crate::observe::{read_file, unmanaged};
 use crate::own::{hides, is_exported, leads_inside};
 use crate::parallel;
@@ -54,13 +55,13 @@ impl Writer {
         let store = &self.store;
         let disk = store.disk();
         store.allow_target(dir)?;
-        make_dirs(disk, dir)?;
+        make_dirs(disk, dir, Access::Shared)?;
         let books = Books::of(store, dir);
         let _turn = self.file_lock(&books.lock)?;
         let mut written = books.read(disk)?.known();
         let temporaries = Temporaries::new(dir.join(EXPORT_TMP), store.layout.store.tmp(), &worktree_key(dir));
         temporaries.sweep(disk)?;
-        let scratch = Scratch::new(disk, &temporaries);
+        let scratch = Scratch::new(disk, &temporaries, Access::Shared);
         let view = View::of(store, dir, wanted)?;
         let all: Vec<_> = view.wanted(wanted).collect();
         let mut done = Reconciled { looked_at: all.len(), ..Reconciled::default() };
@@ -235,7 +236,7 @@ impl<'a> View<'a> {
             }
             if let Some(scratch) = scratch {
                 if let Some(parent) = full.parent() {
-                    make_dirs(disk, parent)?;
+                    make_dirs(disk, parent, Access::Shared)?;
                 }
                 scratch.put_one_of_many(&full, file.content)?;
             }

@@ -13,7 +13,7 @@ impl Writer {
     pub fn keep(&self, id: ConversationId, label: &str, name: &str, bytes: &[u8]) -> Result<()> {
         let disk = self.store.disk();
         let owner = self.store.layout.store.conflicts().join(id.deciseconds().to_string());
-        make_dirs(disk, &owner)?;
+        make_dirs(disk, &owner, self.store.layout.store_access())?;
         let time = conflict::dirname(self.store.now());
         let target = unused(disk, &owner, OsStr::new(&format!("{time}_{label}")))?;
         self.scratch().place(&target, &[NewFile::bytes(name, bytes.to_vec())])

@@ -11,6 +11,7 @@ use crate::files::{entries, exists, kind, make_dirs, move_dir, remove_empty_dirs
 use crate::id::ConversationId;
 use crate::layout::{ARCHIVE, CONVERSATIONS, ManagedDir, Partition, StoreRoot, TRASH};
 use crate::lock::{Guard, LockDir, Wait, make_room_for_files};
+use crate::modes::Access;
 use crate::presence::StoragePresence;
 use crate::session::Mapping;
 
@@ -285,7 +286,7 @@ impl Writer {
     fn move_beside(&self, source: &Path, target: &Path) -> Result<()> {
         let disk = self.store.disk();
         if !exists(disk, target)? {
-            move_dir(disk, source, target)
+            move_dir(disk, source, target, Access::Private)
         } else if same_tree(disk, source, target)? {
             self.scratch().discard(source)
         } else {
@@ -297,15 +298,15 @@ impl Writer {
         let disk = self.store.disk();
         let time = crate::conflict::dirname(self.store.now());
         let owner = self.store.layout.store.conflicts().join(owner);
-        make_dirs(disk, &owner)?;
+        make_dirs(disk, &owner, Access::Private)?;
         let stem = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let target = unused(disk, &owner, OsStr::new(&format!("{time}_{label}")))?;
         // A lone file keeps its name inside the directory that marks the time.
         if kind(disk, dir)? == Some(Kind::Dir) {
-            move_dir(disk, dir, &target)
+            move_dir(disk, dir, &target, Access::Private)
         } else {
-            make_dirs(disk, &target)?;
-            move_dir(disk, dir, &target.join(stem))
+            make_dirs(disk, &target, Access::Private)?;
+            move_dir(disk, dir, &target.join(stem), Access::Private)
         }
     }
 }

@@ -74,7 +74,7 @@ impl Writer {
     /// As [`Writer::note_under`], and brings it to disk.
     pub(super) fn note_durably(&self, lock: &FileLock, changes: &[Change]) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
-        make_dirs(disk, &layout.worktree_state())?;
+        make_dirs(disk, &layout.worktree_state(), layout.store_access())?;
         self.note_under(lock, changes)?;
         disk.sync_file(&layout.journal_file()).context("bring to disk", &layout.journal_file())?;
         disk.sync_dir(&layout.worktree_state()).context("bring to disk", &layout.worktree_state())
@@ -84,7 +84,7 @@ impl Writer {
     pub(super) fn write_ledger(&self, _lock: &FileLock, ledger: &Ledger) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         let (file, journal) = (layout.projection_file(), layout.journal_file());
-        make_dirs(disk, &layout.worktree_state())?;
+        make_dirs(disk, &layout.worktree_state(), layout.store_access())?;
         let bytes = ledger.to_bytes().map_err(std::io::Error::other).context("encode", &file)?;
         self.scratch().replace(&file, &bytes)?;
         self.drop_journal(&journal)

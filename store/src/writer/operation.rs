@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Guards, Writer};
 use crate::conversation::Conversation;
+use crate::disk::Contents;
 use crate::error::{Error, Result};
 use crate::files::{NewFile, exists, make_dirs, move_dir, unused};
 use crate::id::ConversationId;
@@ -97,7 +98,7 @@ impl Writer {
             return Ok(());
         }
         let owner = self.store.layout.store.conflicts().join("tree");
-        make_dirs(disk, &owner)?;
+        make_dirs(disk, &owner, self.store.layout.store_access())?;
         let name = format!("{}_mirror", crate::conflict::dirname(self.store.now()));
         let target = unused(disk, &owner, OsStr::new(&name))?;
         self.scratch().place(&target, &[NewFile::bytes("tree.json", contents.bytes)])
@@ -306,6 +307,14 @@ impl Operation<'_> {
         self.writer.scratch().replace(&path, bytes).map(drop)
     }
 
+    /// Writes a managed file of the store that is a copy of one in the workspace. It has no permission bits that either of
+    /// the two does not have.
+    pub(super) fn put_copy(&mut self, guard: &Guard, file: ManagedFile, source: &Contents) -> Result<()> {
+        self.writer.check_guard(guard)?;
+        let path = self.store_file(guard, file)?;
+        self.writer.scratch().replace_like(&path, &source.bytes, Some(source.stat.mode)).map(drop)
+    }
+
     /// Changes the mirror, under the tree's lock, starting from what is on disk now.
     pub(super) fn change_mirror(&mut self, change: impl Fn(&mut Mirror) -> bool) -> Result<()> {
         if !change(&mut self.snapshot.mirror) {
@@ -358,7 +367,7 @@ impl Operation<'_> {
         if partition != self.snapshot.find(guard.id())?.partition {
             self.unnest(&from)?;
         }
-        move_dir(self.store().disk(), &from, &to)?;
+        move_dir(self.store().disk(), &from, &to, self.store().layout.store_access())?;
         if self.store().layout.is_single_root() {
             self.snapshot.moved(Root::Store, &from, &to);
         }
@@ -389,7 +398,7 @@ impl Operation<'_> {
                     to.display()
                 )));
             }
-            move_dir(self.store().disk(), &from, &to)?;
+            move_dir(self.store().disk(), &from, &to, self.store().layout.store_access())?;
             self.snapshot.moved(Root::Store, &from, &to);
         }
         Ok(())
@@ -397,14 +406,14 @@ impl Operation<'_> {
 
     /// Moves a whole directory to where losers are kept.
     pub(super) fn keep_dir(&self, id: ConversationId, dir: &Path, label: &str) -> Result<()> {
-        move_dir(self.store().disk(), dir, &self.kept_name(id, label)?)
+        move_dir(self.store().disk(), dir, &self.kept_name(id, label)?, self.store().layout.store_access())
     }
 
     /// Keeps these files among a conversation's losers.
     pub(super) fn keep_files(&self, id: ConversationId, label: &str, files: &[NewFile]) -> Result<()> {
         let target = self.kept_name(id, label)?;
         if let Some(parent) = target.parent() {
-            make_dirs(self.store().disk(), parent)?;
+            make_dirs(self.store().disk(), parent, self.store().layout.store_access())?;
         }
         self.writer.scratch().place(&target, files)
     }

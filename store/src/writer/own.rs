@@ -7,10 +7,11 @@ use std::path::{Component, Path, PathBuf};
 use super::operation::Operation;
 use crate::disk::Kind;
 use crate::error::{Context as _, Result};
-use crate::files::{FILE_MODE, NewContent, NewFile, gather, kind, make_dirs, remove_tree, sync_parent};
+use crate::files::{NewContent, NewFile, gather, kind, make_dirs, remove_tree, sync_parent};
 use crate::id::ConversationId;
 use crate::ledger::Left;
 use crate::lock::Guard;
+use crate::modes::Access;
 use crate::observe::{read_file, unmanaged};
 use crate::own::{self, OwnFile, hides, leads_inside};
 use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root};
@@ -151,7 +152,7 @@ impl Operation<'_> {
         if file.work.is_some_and(|copy| copy.digest == Digest::of(&bytes)) {
             return Ok(());
         }
-        let content = NewContent::File { bytes, mode: FILE_MODE };
+        let content = NewContent::File { bytes, mode: Access::Private.file() };
         self.keep_own(id, Root::Work, vec![NewFile { path: file.path.clone(), content }])
     }
 
@@ -176,20 +177,24 @@ impl Operation<'_> {
         }
         let scratch = if source == Root::Store { self.writer.work_scratch() } else { Some(self.writer.scratch()) };
         let Some(scratch) = scratch else { return Ok(None) };
+        let access = if source == Root::Store { Access::Shared } else { self.store().layout.store_access() };
         let disk = self.store().disk();
         let mut copied = None;
         for new in gather(disk, from, [file.path.clone()])? {
             let digest = own::digest(&new.content);
             match new.content {
-                NewContent::Dir => make_dirs(disk, &target)?,
+                NewContent::Dir => make_dirs(disk, &target, access)?,
                 NewContent::File { .. } if kind(disk, &target)? == Some(Kind::Dir) => continue,
                 NewContent::File { bytes, mode } => {
                     if let Some(parent) = target.parent() {
-                        make_dirs(disk, parent)?;
+                        make_dirs(disk, parent, access)?;
                     }
                     let other = if source == Root::Store { file.work } else { file.store };
                     let seen = |old: &[u8]| other.is_some_and(|copy| copy.digest == Digest::of(old));
-                    if let Some(late) = scratch.swap(&target, &bytes, mode, &seen)? {
+                    // A file of the workspace keeps its permission bits; one of the store gets none that either has not.
+                    let there = kind(disk, &target)?.is_some();
+                    let like = if source == Root::Store && there { None } else { Some(mode) };
+                    if let Some(late) = scratch.swap(&target, &bytes, like, &seen)? {
                         let content = NewContent::File { bytes: late, mode };
                         let late = NewFile { path: file.path.clone(), content };
                         self.keep_own(id, source.other(), vec![late])?;
@@ -197,7 +202,7 @@ impl Operation<'_> {
                 }
                 NewContent::Link(to) if kind(disk, &target)?.is_none() => {
                     if let Some(parent) = target.parent() {
-                        make_dirs(disk, parent)?;
+                        make_dirs(disk, parent, access)?;
                     }
                     disk.symlink(&to, &target).context("link", &target)?;
                     sync_parent(disk, &target)?;

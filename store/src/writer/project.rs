@@ -7,12 +7,11 @@ use super::operation::Operation;
 use crate::conversation::Conversation;
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{
-    FILE_MODE, NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree,
-};
+use crate::files::{NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
+use crate::modes::Access;
 use crate::observe::{read_file, stat_file, unmanaged};
 use crate::own::{has_nothing_new, has_scratch, is_exported};
 use crate::plan::Nesting;
@@ -238,7 +237,7 @@ impl Operation<'_> {
         files.extend(gather(disk, &store, others)?);
         self.check_reach(target)?;
         if let Some(parent) = target.parent() {
-            make_dirs(disk, parent)?;
+            make_dirs(disk, parent, Access::Shared)?;
         }
         if let Some(scratch) = self.writer.work_scratch() {
             remove_hollow(disk, target)?;
@@ -293,7 +292,7 @@ impl Operation<'_> {
                 return Ok(());
             }
         }
-        move_dir(self.store().disk(), from, to)?;
+        move_dir(self.store().disk(), from, to, Access::Shared)?;
         self.remove_if_empty(from);
         self.snapshot_moved(from, to);
         let at = self.store().layout.work.as_ref().and_then(|root| root.at(to));
@@ -337,7 +336,7 @@ impl Operation<'_> {
                 match store.file(file) {
                     Some(contents) => {
                         let seen = observed.work.as_ref().and_then(|work| work.file(file)).map(|seen| &*seen.bytes);
-                        let late = scratch.swap(&path, &contents.bytes, FILE_MODE, &|old| seen == Some(old))?;
+                        let late = scratch.swap(&path, &contents.bytes, None, &|old| seen == Some(old))?;
                         if let Some(late) = late {
                             self.keep_files(id, "late-workspace", &[NewFile::bytes(file.name(), late)])?;
                         }

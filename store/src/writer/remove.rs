@@ -158,7 +158,7 @@ impl Operation<'_> {
     /// Lets other worktrees tell what was removed from what was lost.
     fn note_removed(&self, id: ConversationId) -> Result<()> {
         let (disk, root) = (self.store().disk(), &self.store().layout.store);
-        make_dirs(disk, &root.vfs())?;
+        make_dirs(disk, &root.vfs(), self.store().layout.store_access())?;
         let line = format!("{}\n", id.deciseconds());
         disk.append(&root.removed(), line.as_bytes()).context("append to", &root.removed())
     }

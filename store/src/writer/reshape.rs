@@ -11,13 +11,14 @@ use super::Writer;
 use crate::books::Books;
 use crate::disk::Stat;
 use crate::error::{Context as _, Result};
-use crate::files::{exists, sync_parent};
+use crate::files::{Bits, exists, sync_parent};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::ledger::Ledger;
 use crate::lock::Guard;
 use crate::meta::{Meta, Parent};
 use crate::mirror::{Link, Mirror};
+use crate::modes::PERMISSIONS;
 use crate::observe::{check, read_file};
 use crate::presence::Projection;
 use crate::reconcile::ManagedFile;
@@ -116,7 +117,7 @@ impl Writer {
                 (known.about)(&path, new);
                 (known.about)(&managed(&target, ManagedFile::Metadata), new);
             };
-            self.saving().put(&path, &bytes, contents.stat.mode, &about)?;
+            self.saving().put(&path, &bytes, Bits::Kept(contents.stat.mode & PERMISSIONS), &about)?;
         }
         if let Some(link) = link {
             self.note_link(&tree_lock, id, link)?;

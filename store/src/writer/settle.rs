@@ -190,9 +190,9 @@ impl Operation<'_> {
                     // A circle that came in from the workspace is stored as it is and cut in every view. The bytes come
                     // last: once both copies have them, nothing tells that the rest was not done.
                     self.follow_meta(guard, &meta)?;
-                    self.put(guard, file, &contents.bytes)?;
+                    self.put_copy(guard, file, contents)?;
                 }
-                Some(contents) => self.put(guard, file, &contents.bytes)?,
+                Some(contents) => self.put_copy(guard, file, contents)?,
                 // Hidden is not removed.
                 None if self.is_hidden(guard.id(), Path::new(file.name())) => {}
                 None => {
@@ -260,7 +260,7 @@ impl Operation<'_> {
             None => false,
         })?;
         if let Some(parent) = target.parent() {
-            make_dirs(self.store().disk(), parent)?;
+            make_dirs(self.store().disk(), parent, self.store().layout.store_access())?;
         }
         self.writer.scratch().place(&target, &files)?;
         self.update(id, |conversation| {

@@ -135,12 +135,13 @@ fn saving_by_handing_a_file_over() {
     };
     let before = shot(&dir);
     assert!(!hand(b"[ ]", &|_| ()), "another length");
-    let open = fs::Permissions::from_mode(0o777);
-    assert!(!hand(b"[  ]", &|file| file.set_permissions(open.clone()).unwrap()), "other permissions");
     let second = std::time::Duration::from_secs(1);
     assert!(!hand(b"[  ]", &|file| file.set_modified(then - second).unwrap()), "an older time");
     assert_eq!(shot(&dir), before);
-    assert!(hand(b"[  ]", &|file| file.set_modified(then).unwrap()));
+    let open = fs::Permissions::from_mode(0o777);
+    assert!(hand(b"[  ]", &|file| file.set_permissions(open.clone()).unwrap()), "other permissions");
+    assert_eq!(fs::metadata(&path).unwrap().permissions(), mode, "the file's own permissions stay");
+    assert!(hand(b"[  ]", &|file| file.set_modified(then + 3600 * second).unwrap()));
     assert_eq!(fs::read(&path).unwrap(), b"[  ]");
 }
 

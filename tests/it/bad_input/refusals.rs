@@ -90,6 +90,8 @@ fn what_may_not_be_read_does_not_hide_the_rest() {
         sample(A, "Closed").write(&work, Place::Both);
         sample(B, "Open").write(&work, Place::Both);
         let path = roots(&work)[root].join(dirname(A, Some("Closed"))).join(inside);
+        // Another user looks at it.
+        fs::set_permissions(work.silo(), fs::Permissions::from_mode(0o755)).expect("changed");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("changed");
         let before = Shot::of(work.env().root()).without(&[""]);
         let Some(output) = as_nobody(&work, &["c", "ls", "--json"]) else { return };

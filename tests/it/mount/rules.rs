@@ -186,6 +186,16 @@ fn modes_times_and_owners() {
         assert_eq!((mode & 0o777, mtime(&file)), (0o600, 1_580_608_922_500_000_000));
         refused(m, "EPERM", "os.chown(D + \"/events.json\", 1, 1)");
         m.sh("test $(stat -c %u \"$D/events.json\") = $(id -u)");
+        // Setuid, setgid and sticky bits cannot be set, and new files and directories come without them.
+        for mode in ["0o4600", "0o2600", "0o1600"] {
+            refused(m, "EPERM", &format!("os.chmod(D + \"/events.json\", {mode})"));
+        }
+        m.sh("cd \"$D\"; python3 -c 'import os; os.umask(0); os.open(\"odd\", os.O_CREAT | os.O_WRONLY, 0o6751); os.mkdir(\"deep\", 0o3751)'
+              test $(stat -c %a odd) = 751; test $(stat -c %a deep) = 751");
+        for name in ["odd", "deep"] {
+            let mode = std::fs::metadata(m.stored(ids::D).join(name)).expect("there").permissions().mode();
+            assert_eq!(mode & 0o7777, 0o751, "{name}");
+        }
         // A save keeps the mode that was asked for.
         put(m, "new.json", &said("private", 10));
         m.sh("cat \"$T/new.json\" > \"$D/events.json\"; test $(stat -c %a \"$D/events.json\") = 600");
@@ -282,6 +292,19 @@ fn others_may_look_when_asked_to() {
     let seen = m.run(command).ok();
     assert_eq!(seen.stdout, m.sh("stat -c %i .").stdout);
     assert_eq!(m.status("drafts"), [] as [Value; 0]);
+    // A new conversation is its owner's alone, until it is opened with chmod.
+    let id = m.jp(&["c", "new", "--title", "Shared"]).line().trim_start_matches("jp-c").to_owned();
+    let other = |script: &str| {
+        let mut command = m.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script, "sh"]).arg(m.point());
+        m.run(command)
+    };
+    let read = format!("cat \"$1\"/{id}*/events.json");
+    assert!(other("ls \"$1\"").ok().stdout.contains(&id), "the names can be seen");
+    assert_ne!(other(&read).code, 0, "the conversation is private");
+    m.sh(&format!("chmod 755 {id}-shared; chmod 644 {id}-shared/events.json"));
+    other(&read).ok();
+    m.jp(&["doctor"]).ok();
 }
 
 #[test]

@@ -101,6 +101,9 @@ impl Disk for Ground {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.now()?.remove_dir(path)
     }
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.now()?.set_mode(path, mode)
+    }
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         self.now()?.symlink(target, link)
     }

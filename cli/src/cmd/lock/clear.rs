@@ -15,6 +15,10 @@ pub(crate) struct Args {}
 pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     let store = ctx.store()?;
     let hold = ctx.signals.hold();
+    // Whatever else has the name of a lock file is not one of ours to remove.
+    for error in store.locks().in_the_way()? {
+        ctx.ui.warn(&format!("{error}; left alone"));
+    }
     let cleared: Vec<String> = store.locks().clear_orphans()?.iter().map(ToString::to_string).collect();
     drop(hold);
     if ctx.ui.json() {

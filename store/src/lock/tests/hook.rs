@@ -106,6 +106,10 @@ impl Disk for Hook {
         self.real.remove_dir(path)
     }
 
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.real.set_mode(path, mode)
+    }
+
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         self.real.symlink(target, link)
     }

@@ -15,6 +15,11 @@ pub(super) fn chmod_and_utimens(world: &mut World) {
         let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&real).expect("there")) & 0o7777;
         assert_eq!((mode, jp_tests::mtime(&real)), (0o600, BEFORE + 5), "{path}");
     }
+    // Of the bits beyond reading, writing and executing none can be set, and none is set.
+    for mode in [0o4600, 0o2600, 0o1600] {
+        assert_eq!(world.driver.chmod(&join(B_PATH, "notes.md"), mode), Err(libc::EPERM), "{mode:o}");
+    }
+    assert_eq!(world.driver.stat(&join(B_PATH, "notes.md")).map(|stat| stat.mode), Ok(0o600));
     // A save leaves the mode alone.
     world.driver.write(&join(D_PATH, "events.json"), &events("saved")).expect("written");
     assert_eq!(world.driver.stat(&join(D_PATH, "events.json")).map(|stat| stat.mode), Ok(0o600));

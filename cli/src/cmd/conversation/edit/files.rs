@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +12,7 @@ use jp_store::beneath::trusted;
 use jp_store::disk::Disk;
 use jp_store::layout::managed;
 use jp_store::meta::Meta;
+use jp_store::modes::Access;
 use jp_store::observe::{UnitBytes, check, glance};
 use jp_store::reconcile::{ManagedFile, Root};
 use jp_store::snapshot::Snapshot;
@@ -36,6 +38,7 @@ pub(super) fn edit(
     let disk = change.writer.store().disk();
     let dir = tempfile::Builder::new()
         .prefix("jp-edit-")
+        .permissions(std::fs::Permissions::from_mode(Access::Private.dir()))
         .tempdir_in(&ctx.env.temp_dir)
         .map_err(|error| Error::io("make a directory in", &ctx.env.temp_dir, &error))?;
     let mut before: Vec<Before> = Vec::new();
@@ -47,7 +50,7 @@ pub(super) fn edit(
         }
         let path = managed(dir.path(), file);
         if bytes.is_some() || !wanted.is_empty() {
-            trusted::write(&path, bytes.as_deref().unwrap_or_default())
+            trusted::write_private(&path, bytes.as_deref().unwrap_or_default())
                 .map_err(|error| Error::io("write", &path, &error))?;
         }
         before.push((file, bytes));
