@@ -2,7 +2,7 @@
 //! any single call fail. Nothing here knows what a conversation is.
 
 use std::ffi::OsString;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -19,6 +19,40 @@ pub enum Kind {
     Link,
     /// A socket, a pipe, a device.
     Other,
+}
+
+/// The error of a read that found something other than a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongKind(pub Kind);
+
+impl fmt::Display for WrongKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::File => "is not a regular file",
+            Kind::Dir => "is a directory, not a regular file",
+            Kind::Link => "is a symbolic link, not a regular file",
+            Kind::Other => "is a pipe, a socket or a device, not a regular file",
+        })
+    }
+}
+
+impl std::error::Error for WrongKind {}
+
+impl WrongKind {
+    /// What the path is, if a read failed because it is a link, a directory, a pipe, a socket or a device.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        match error.raw_os_error() {
+            Some(libc::ELOOP) => Some(Self(Kind::Link)),
+            Some(libc::EISDIR) => Some(Self(Kind::Dir)),
+            Some(libc::ENXIO) => Some(Self(Kind::Other)),
+            _ => error.get_ref().and_then(|inner| inner.downcast_ref()).copied(),
+        }
+    }
+}
+
+/// Whether a read failed because the path is not a regular file.
+pub fn is_wrong_kind(error: &io::Error) -> bool {
+    WrongKind::of(error).is_some()
 }
 
 /// What the filesystem says about one path.
@@ -118,12 +152,13 @@ impl Disk for RealDisk {
 
     fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
         // A pipe put in a file's place must not hang the reader, hence NONBLOCK and the check for a regular file.
-        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let stat = stat_of(&file.metadata()?);
         match stat.kind {
             Kind::File => {}
             Kind::Dir => return Err(io::Error::from_raw_os_error(libc::EISDIR)),
-            Kind::Link | Kind::Other => return Err(io::Error::other("not a regular file")),
+            Kind::Link | Kind::Other => return Err(io::Error::other(WrongKind(stat.kind))),
         }
         if offset > 0 {
             file.seek(io::SeekFrom::Start(offset))?;
