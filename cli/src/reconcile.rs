@@ -9,7 +9,7 @@ use std::time::Duration;
 use jp_fs::Live;
 use jp_store::ConversationId;
 use jp_store::lock::Wait;
-use jp_store::plan::{Direction, Form, Wanted};
+use jp_store::plan::{Direction, Form, HeldKind, Wanted};
 use jp_store::store::Store;
 use jp_store::writer::Progress;
 use serde::Serialize;
@@ -37,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) what: What,
     /// Whether the exit code says if there is something to do.
     pub(crate) check: bool,
+    /// Whether only merge markers make the exit code 1.
+    pub(crate) for_commit: bool,
 }
 
 /// What machines are told.
@@ -131,7 +133,7 @@ impl Job {
         for left in &outcome.held {
             ctx.ui.warn(&format!("not {verb}ed: {}", clean(&left.reason)));
         }
-        if !outcome.held.is_empty() {
+        if outcome.held.iter().any(|left| left.kind != HeldKind::Unjoined) {
             ctx.ui.note(&format!("hint: both copies stay as they are; mend what is named, then `jp {verb}` again"));
         }
         for left in &outcome.busy {
@@ -144,7 +146,8 @@ impl Job {
             () if self.check && !outcome.is_in_step() => Exit::NO,
             () if !done => Exit::DONE,
             // A person has to do something; what is in use comes by itself.
-            () if !outcome.held.is_empty() => Exit::NO,
+            () if self.for_commit && outcome.has_merge_markers() => Exit::NO,
+            () if !self.for_commit && !outcome.held.is_empty() => Exit::NO,
             () if !outcome.busy.is_empty() => Kind::Locked.exit(),
             () => Exit::DONE,
         })

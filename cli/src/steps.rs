@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use jp_store::ConversationId;
-use jp_store::plan::{Deed, Held, Plan, Step};
+use jp_store::plan::{Deed, Held, HeldKind, Plan, Step};
 use jp_store::reconcile::Root;
 use jp_store::writer::Reconciled;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -49,6 +49,7 @@ pub(crate) struct Told {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Left {
     pub(crate) id: Option<String>,
+    pub(crate) kind: HeldKind,
     pub(crate) reason: String,
 }
 
@@ -61,6 +62,11 @@ impl Outcome {
     /// Whether there is nothing to be done and nothing left.
     pub(crate) fn is_in_step(&self) -> bool {
         self.steps.is_empty() && self.held.is_empty() && self.busy.is_empty()
+    }
+
+    /// Whether a commit would record merge markers.
+    pub(crate) fn has_merge_markers(&self) -> bool {
+        self.held.iter().any(|left| left.kind == HeldKind::MergeMarkers)
     }
 
     /// One line: what was done, or would be, and how many conversations needed nothing.
@@ -159,7 +165,7 @@ impl From<&Step> for Told {
 
 impl From<&Held> for Left {
     fn from(held: &Held) -> Self {
-        Self { id: held.id.as_ref().map(ConversationId::to_string), reason: held.reason.clone() }
+        Self { id: held.id.as_ref().map(ConversationId::to_string), kind: held.kind, reason: held.reason.clone() }
     }
 }
 
@@ -250,7 +256,7 @@ mod tests {
         check(&Outcome::default(), "Nothing to do.", "Nothing to do.");
         let nothing = Outcome { shown: 12, ..Outcome::default() };
         check(&nothing, "Nothing to do; 12 in step.", "Nothing to do; 12 in step.");
-        let left = |id: u64| Held { id: ConversationId::new(id), reason: "no".into() };
+        let left = |id: u64| Held { id: ConversationId::new(id), kind: HeldKind::Invalid, reason: "no".into() };
         let done = Reconciled {
             steps: vec![
                 step(1, Deed::Write, "1/metadata.json"),

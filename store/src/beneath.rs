@@ -65,7 +65,7 @@ impl WrongKind {
     /// A directory.
     pub const DIR: &'static str = "a directory, not a regular file";
     /// A pipe, a socket or a device.
-    pub const SPECIAL: &'static str = "not a regular file";
+    pub const SPECIAL: &'static str = "a pipe, a socket or a device, not a regular file";
     /// A file.
     pub const NOT_DIR: &'static str = "not a directory";
     /// Longer than [`LARGEST`].

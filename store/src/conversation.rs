@@ -9,7 +9,7 @@ use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::meta::Meta;
 use crate::moved::Moved;
-use crate::observe::{Dirs, Flaw, Observed, UnitBytes, glance};
+use crate::observe::{Dirs, Flaw, Observed, Rule, UnitBytes, glance};
 use crate::presence::{Projection, StoragePresence};
 use crate::problem::{Problem, What};
 use crate::reconcile::{Base, Root, Unit};
@@ -43,6 +43,8 @@ pub struct Conversation {
     pub alike: bool,
     /// What the place of its copy says that the store does not know yet; parent and partition are by that already.
     pub moved: Option<Moved>,
+    /// How the winner is found if both copies have bytes of their own.
+    pub rule: Rule,
 }
 
 impl Conversation {
@@ -83,16 +85,16 @@ impl Conversation {
 
     /// One unit on both sides, with what is to be done about it.
     pub(crate) fn observe(&self, disk: &dyn Disk, unit: Unit, base: Option<&Base>) -> Result<Observed> {
-        Observed::of(disk, unit, self.dirs(), base)
+        Observed::of(disk, unit, self.dirs(), base, self.rule)
     }
 
     /// The stream from the copy that is current, and what is wrong with copies that were passed over.
     pub(crate) fn stream(&self, disk: &dyn Disk, base: Option<&Base>) -> Result<(Option<UnitBytes>, Vec<Problem>)> {
-        let first = glance(disk, Unit::Stream, self.dirs(), base)?;
+        let first = glance(disk, Unit::Stream, self.dirs(), base, self.rule)?;
         let mut problems = Vec::new();
         for root in [first, first.other()] {
             let Some(dir) = self.dirs().of(root) else { continue };
-            let Some(bytes) = UnitBytes::read(disk, dir, Unit::Stream)? else { continue };
+            let Some(bytes) = UnitBytes::read_irregular(disk, dir, Unit::Stream)? else { continue };
             let Some((file, flaw)) = bytes.problem() else {
                 return Ok((Some(bytes), problems));
             };

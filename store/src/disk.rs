@@ -2,15 +2,49 @@
 //! any single call fail. Nothing here knows what a conversation is.
 
 use std::ffi::OsString;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub use crate::beneath::Kind;
-use crate::beneath::{AllowedDirs, LARGEST};
+use crate::beneath::{AllowedDirs, LARGEST, WrongKind};
 use crate::modes::{Access, is_wide};
+
+/// What is in a file's place and cannot be read as one, as a [`WrongKind`] says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotRegular(pub &'static str);
+
+impl fmt::Display for NotRegular {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "is {}", self.0)
+    }
+}
+
+impl NotRegular {
+    /// What the path is, if a read failed because it is a link, a directory, a pipe, a socket, a device or too large.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        let wrong = || error.get_ref()?.downcast_ref::<WrongKind>().map(|wrong| wrong.what);
+        let what = match error.raw_os_error() {
+            Some(libc::ELOOP) => WrongKind::LINK,
+            Some(libc::EISDIR) => WrongKind::DIR,
+            Some(libc::ENXIO) => WrongKind::SPECIAL,
+            _ => wrong()?,
+        };
+        Some(Self(what))
+    }
+
+    /// What a thing of this kind is to whoever wants to read a file; `None` for a regular one.
+    pub fn of_kind(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::File => None,
+            Kind::Dir => Some(Self(WrongKind::DIR)),
+            Kind::Link => Some(Self(WrongKind::LINK)),
+            Kind::Other => Some(Self(WrongKind::SPECIAL)),
+        }
+    }
+}
 
 /// What the filesystem says about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::disk::Kind;
+use crate::disk::{Kind, NotRegular};
 use crate::id::ConversationId;
 use crate::json::JsonError;
 use crate::lock::Holder;
@@ -103,6 +103,32 @@ impl Error {
     /// Whether something was not there that had just been seen.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(self, Self::Io { source, .. } if crate::scan::is_absent(source))
+    }
+
+    /// What a file is that was to be read and is not a regular one.
+    pub(crate) fn wrong_kind(&self) -> Option<NotRegular> {
+        match self {
+            Self::Io { source, .. } => NotRegular::of(source),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about what one file is, so that others are not affected: a file of the wrong kind, or a path that is
+    /// too long.
+    pub(crate) fn is_about_one_file(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => {
+                NotRegular::of(source).is_some() || source.kind() == io::ErrorKind::InvalidFilename
+            }
+            Self::Unprojected { source, .. } => source.is_about_one_file(),
+            _ => false,
+        }
+    }
+
+    /// The message with those of its causes, in one line.
+    pub(crate) fn with_causes(&self) -> String {
+        let chain = std::iter::successors(Some(self as &dyn std::error::Error), |cause| cause.source());
+        chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
     }
 
     /// Refuses to hang a conversation beneath this one.

@@ -57,7 +57,7 @@ impl Stream {
 }
 
 const TURN_START: &str = "turn_start";
-const CONFIG_DELTA: &str = "config_delta";
+pub(crate) const CONFIG_DELTA: &str = "config_delta";
 const COMPACTION: &str = "compaction";
 const CHAT_REQUEST: &str = "chat_request";
 const CHAT_RESPONSE: &str = "chat_response";

@@ -42,7 +42,11 @@ impl Change {
     /// that are behind are measured against.
     pub fn apply(&self, ledger: &mut Ledger) {
         match self {
-            Self::Show(id) => ledger.entry(*id).intent = Projection::Projected,
+            Self::Show(id) => {
+                let entry = ledger.entry(*id);
+                entry.intent = Projection::Projected;
+                entry.never_projected = false;
+            }
             Self::Hide(id) => {
                 let entry = ledger.entry(*id);
                 entry.intent = Projection::LocalOnly;

@@ -18,6 +18,8 @@ pub(crate) use scan::{Scanner, unquote};
 /// A JSON object with its keys in file order and its numbers as written.
 pub type Object = serde_json::Map<String, Value>;
 
+const MERGE_MARKER: &str = "unresolved merge conflict marker";
+
 /// What is wrong with a JSON text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
@@ -51,6 +53,11 @@ impl JsonError {
         Self { line, column: if line == 0 { 0 } else { column.max(1) }, reason }.or_conflict(bytes)
     }
 
+    /// Whether the text is one that a merge left markers in.
+    pub fn is_merge_marker(&self) -> bool {
+        self.reason == MERGE_MARKER
+    }
+
     /// An unmerged file fails wherever its first marker happens to confuse the parser; the marker is what to tell.
     pub(crate) fn or_conflict(self, bytes: &[u8]) -> Self {
         let marker = |line: &[u8]| {
@@ -58,7 +65,7 @@ impl JsonError {
             line.starts_with(b"<<<<<<< ") || line.starts_with(b"=======") || line.starts_with(b">>>>>>> ")
         };
         match bytes.split(|byte| *byte == b'\n').position(marker) {
-            Some(line) => Self { line: line + 1, column: 1, reason: "unresolved merge conflict marker".to_owned() },
+            Some(line) => Self { line: line + 1, column: 1, reason: MERGE_MARKER.to_owned() },
             None => self,
         }
     }

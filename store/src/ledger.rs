@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Stat;
 use crate::id::ConversationId;
+use crate::join::HoldReason;
 use crate::layout::Partition;
 use crate::parallel;
 use crate::plan::Form;
@@ -30,9 +31,41 @@ pub struct Ledger {
     /// How the real files are laid out.
     #[serde(default)]
     pub form: Form,
+    /// Whether the copies that were in the worktree at its first write are recorded.
+    #[serde(default)]
+    pub(crate) survey: Survey,
+    /// The directory that holds the `.jp` directory, so that other worktrees can see whether this one is still there.
+    #[serde(default)]
+    pub(crate) project: Option<String>,
     /// Shared, because whoever changes a ledger keeps it as it was beside it, and only a few of very many differ.
     #[serde(default)]
     conversations: BTreeMap<ConversationId, Arc<Entry>>,
+}
+
+/// Whether a worktree's copies were surveyed: at the first write, every copy of a conversation that the store has too is
+/// recorded with how it was first seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Survey {
+    /// The ledger was written before there were surveys. Its worktree is known.
+    #[default]
+    Older,
+    /// The ledger is new. It does not make its worktree known yet.
+    Pending,
+    /// Done. A copy of a conversation that has no entry arrived later.
+    Done,
+}
+
+/// How this worktree first saw a copy of a conversation, until the copy is synced with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FirstSeen {
+    /// It was there when the store already knew the worktree.
+    Known,
+    /// It was there when the store did not know the worktree: file times do not decide.
+    Unknown,
+    /// It is held: the user has to join it.
+    Held(HoldReason),
 }
 
 /// The part of a ledger that is about no conversation.
@@ -44,9 +77,16 @@ pub(crate) struct Head {
     pub(crate) covered: bool,
     #[serde(default)]
     pub(crate) form: Form,
+    #[serde(default)]
+    pub(crate) survey: Survey,
 }
 
 impl Head {
+    /// The head of a ledger that is not there.
+    pub(crate) fn of_none() -> Self {
+        Self { survey: Survey::Pending, ..Self::default() }
+    }
+
     /// The head of the ledger in these bytes, if they are one and it was made for this directory.
     pub(crate) fn parse(bytes: &[u8], workspace: Identity) -> Option<Self> {
         let head: Self = serde_json::from_slice(bytes).ok()?;
@@ -94,12 +134,25 @@ pub struct Entry {
     /// How the last reconcile left the copy, beyond its managed files; `None` when it has no base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
+    /// How a copy was first seen that is not synced yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_seen: Option<FirstSeen>,
+    /// It was never projected in this worktree. Ledgers that are older than this key do not tell, and count as projected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_projected: bool,
 }
 
 impl Entry {
     /// Meant to be here or not, and nothing else known.
     pub fn new(intent: Projection) -> Self {
-        Self { intent, base: None, hidden: BTreeSet::new(), left: None }
+        let never_projected = intent == Projection::LocalOnly;
+        Self { intent, base: None, hidden: BTreeSet::new(), left: None, first_seen: None, never_projected }
+    }
+
+    /// Whether the conversation is local in this worktree by decision. A copy that is not synced yet is no decision.
+    pub(crate) fn is_local(&self) -> bool {
+        let undecided = matches!(self.first_seen, Some(FirstSeen::Known | FirstSeen::Unknown));
+        self.intent == Projection::LocalOnly && !undecided
     }
 }
 
@@ -148,7 +201,14 @@ fn is_live(partition: &Partition) -> bool {
 impl Ledger {
     /// An empty ledger for this directory.
     pub fn new(workspace: Identity) -> Self {
-        Self { workspace: Some(workspace), ..Self::default() }
+        Self { workspace: Some(workspace), survey: Survey::Pending, ..Self::default() }
+    }
+
+    /// The ledger in these bytes, whichever directory it was made for, with that directory.
+    pub(crate) fn parse_any(bytes: &[u8]) -> Option<(Self, Identity)> {
+        let ledger = Self::parse_lines(bytes).or_else(|| serde_json::from_slice(bytes).ok())?;
+        let workspace = ledger.workspace?;
+        Some((ledger, workspace))
     }
 
     /// The ledger in these bytes, if they are one and it was made for this directory.
@@ -199,6 +259,12 @@ impl Ledger {
         }
         if self.form != Form::default() {
             out.push_str(&format!("\"form\": {},\n", serde_json::to_string(&self.form)?));
+        }
+        if self.survey != Survey::Older {
+            out.push_str(&format!("\"survey\": {},\n", serde_json::to_string(&self.survey)?));
+        }
+        if let Some(project) = &self.project {
+            out.push_str(&format!("\"project\": {},\n", serde_json::to_string(project)?));
         }
         out.push_str("\"conversations\": {");
         for (i, (id, entry)) in self.conversations.iter().enumerate() {
@@ -255,6 +321,14 @@ impl Ledger {
         self.form = form;
     }
 
+    /// Records that the user wants a held copy joined.
+    pub(crate) fn join(&mut self, id: ConversationId) {
+        let entry = self.entry(id);
+        entry.first_seen = Some(FirstSeen::Unknown);
+        entry.intent = Projection::Projected;
+        entry.never_projected = false;
+    }
+
     /// Forgets a conversation; `true` if it was known.
     pub fn forget(&mut self, id: ConversationId) -> bool {
         self.conversations.remove(&id).is_some()
@@ -284,6 +358,8 @@ mod tests {
                 own: [("notes.md".to_owned(), file)].into(),
                 transcript: Some(file),
             }),
+            first_seen: Some(FirstSeen::Held(HoldReason::Private)),
+            never_projected: true,
         };
         assert!(ledger.set(id, entry.clone()));
         assert!(!ledger.set(id, entry));

@@ -16,6 +16,7 @@ pub mod events;
 mod files;
 pub mod id;
 pub mod index;
+pub mod join;
 pub mod journal;
 pub mod json;
 pub mod layout;
@@ -44,6 +45,7 @@ pub mod time;
 pub mod transcript;
 pub mod tree;
 pub mod workspace;
+mod worktrees;
 pub mod writer;
 
 pub use error::{Error, Result};

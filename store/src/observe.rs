@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Contents, Disk, Stat};
-use crate::error::{Context as _, Result};
+use crate::beneath::WrongKind;
+use crate::disk::{Contents, Disk, Kind, NotRegular, Stat};
+use crate::error::{Context as _, Error, Result};
 use crate::events;
 use crate::files::stat;
+use crate::join::{self, StreamFiles};
 use crate::json::{self, JsonError};
 use crate::layout::managed;
 use crate::meta::Meta;
@@ -15,6 +17,7 @@ use crate::reconcile::{
     self, Action, Base, Digest, Digests, ManagedFile, Root, Side, Stamp, Unit, is_conclusive, newer,
 };
 use crate::scan::is_absent;
+use crate::time::Timestamp;
 
 impl From<Stat> for Stamp {
     fn from(stat: Stat) -> Self {
@@ -27,23 +30,62 @@ impl From<Stat> for Stamp {
 pub struct UnitBytes {
     unit: Unit,
     files: Vec<Option<Contents>>,
+    /// A file that is there and is not a regular one, and what it is.
+    irregular: Option<(ManagedFile, NotRegular)>,
+}
+
+/// How the winner of two copies is found that both have bytes of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// The one that was modified last.
+    #[default]
+    Newest,
+    /// By what the copies say; file times are not considered. For copies in a worktree that the store did not know.
+    Content {
+        /// The time: what claims to be later says nothing.
+        now: Timestamp,
+    },
 }
 
 impl UnitBytes {
-    /// Reads the unit from a conversation directory; `None` when none of its files is there.
+    /// Reads the unit from a conversation directory; `None` when none of its files is there. Fails if one of them is not a
+    /// regular file.
     pub fn read(disk: &dyn Disk, dir: &Path, unit: Unit) -> Result<Option<Self>> {
+        match Self::read_irregular(disk, dir, unit)? {
+            Some(Self { irregular: Some((file, NotRegular(what))), .. }) => {
+                let path = managed(dir, file);
+                Err(WrongKind::error(&path, what)).context("read", &path)
+            }
+            read => Ok(read),
+        }
+    }
+
+    /// As [`UnitBytes::read`]. If a file is not a regular one, the unit has a problem and lacks that file.
+    pub(crate) fn read_irregular(disk: &dyn Disk, dir: &Path, unit: Unit) -> Result<Option<Self>> {
         // A writer may replace the first file between our two reads: what was read first is looked at again.
         for _ in 0..16 {
             let mut files = Vec::new();
+            let mut irregular = None;
             for &file in unit.files() {
-                files.push(read_file(disk, &managed(dir, file))?);
+                let read = read_file(disk, &managed(dir, file));
+                if let Err(Error::Io { source, .. }) = &read
+                    && let Some(kind) = NotRegular::of(source)
+                {
+                    irregular = Some((file, kind));
+                    files.push(None);
+                } else {
+                    files.push(read?);
+                }
+            }
+            if irregular.is_some() {
+                return Ok(Some(Self { unit, files, irregular }));
             }
             let first = managed(dir, unit.files()[0]);
             let again = if unit.files().len() > 1 { stat_file(disk, &first)? } else { None };
             let unmoved = unit.files().len() == 1 || again == files[0].as_ref().map(|contents| contents.stat.into());
             if unmoved {
                 let there = files.iter().any(Option::is_some);
-                return Ok(there.then_some(Self { unit, files }));
+                return Ok(there.then_some(Self { unit, files, irregular }));
             }
         }
         Err(std::io::Error::other("it keeps changing")).context("read", dir)
@@ -68,7 +110,28 @@ impl UnitBytes {
 
     /// Fingerprints, in the order of [`Unit::files`].
     pub fn digests(&self) -> Digests {
-        self.files.iter().map(|file| file.as_ref().map(|contents| Digest::of(&contents.bytes))).collect()
+        let files = self.unit.files().iter().zip(&self.files);
+        let digests = files.map(|(&file, contents)| match (contents, self.irregular) {
+            (Some(contents), _) => Some(Digest::of(&contents.bytes)),
+            // Not what anybody else has, and not missing either.
+            (None, Some((irregular, kind))) if irregular == file => Some(Digest::of(kind.to_string().as_bytes())),
+            (None, _) => None,
+        });
+        digests.collect()
+    }
+
+    /// A file that is not a regular one, and what it is.
+    pub(crate) fn irregular(&self) -> Option<(ManagedFile, NotRegular)> {
+        self.irregular
+    }
+
+    /// The stream, as [`join`] reads it.
+    fn stream_files(&self) -> StreamFiles<'_> {
+        let bytes = |file| self.file(file).map(|contents| &*contents.bytes);
+        StreamFiles {
+            events: bytes(ManagedFile::Events),
+            has_base_config: self.file(ManagedFile::BaseConfig).is_some(),
+        }
     }
 
     /// When any of its files was modified last.
@@ -78,6 +141,9 @@ impl UnitBytes {
 
     /// Why the unit is not a document, if it is not.
     pub fn problem(&self) -> Option<(ManagedFile, Flaw)> {
+        if let Some((file, kind)) = self.irregular {
+            return Some((file, Flaw::Broken(JsonError::new(kind.to_string()))));
+        }
         self.unit.files().iter().find_map(|&file| match self.file(file) {
             Some(contents) => check(file, &contents.bytes).err().map(|reason| (file, Flaw::Broken(reason))),
             None => (file != ManagedFile::BaseConfig).then_some((file, Flaw::Missing)),
@@ -118,12 +184,9 @@ pub struct Observed {
 
 impl Observed {
     /// Reads both sides whole and decides.
-    pub fn of(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Self> {
-        let read = |dir: Option<&Path>| match dir {
-            Some(dir) => UnitBytes::read(disk, dir, unit),
-            None => Ok(None),
-        };
-        let (store, work) = (read(dirs.store)?, read(dirs.work)?);
+    pub fn of(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>, rule: Rule) -> Result<Self> {
+        let store = dirs.store.map_or(Ok(None), |dir| UnitBytes::read(disk, dir, unit))?;
+        let work = dirs.work.map_or(Ok(None), |dir| UnitBytes::read_irregular(disk, dir, unit))?;
         let remembered: Option<Digests> =
             base.map(|base| unit.files().iter().map(|&file| base.file(file).digest).collect());
         let nothing = || vec![None; unit.files().len()];
@@ -136,7 +199,12 @@ impl Observed {
             Some(bytes) if bytes.problem().is_some() => Side::Broken,
             Some(_) => reconcile::side(mine, other, remembered.as_ref()),
         };
-        let newer = newer(store.as_ref().and_then(UnitBytes::newest), work.as_ref().and_then(UnitBytes::newest));
+        let newer = match (rule, &store, &work) {
+            (Rule::Content { now }, Some(store), Some(work)) => winner(disk, dirs, store, work, now)?,
+            (Rule::Newest | Rule::Content { .. }, ..) => {
+                newer(store.as_ref().and_then(UnitBytes::newest), work.as_ref().and_then(UnitBytes::newest))
+            }
+        };
         let sides = (side(&store, &in_store, &in_work), side(&work, &in_work, &in_store));
         let mut action = reconcile::decide(sides.0, sides.1, newer);
         // A copy that misses something is a damaged copy, not a removed one.
@@ -164,6 +232,42 @@ impl Observed {
     }
 }
 
+/// Which of two units wins by what they say. Metadata follows the stream if the streams differ.
+fn winner(disk: &dyn Disk, dirs: Dirs<'_>, store: &UnitBytes, work: &UnitBytes, now: Timestamp) -> Result<Root> {
+    if store.unit == Unit::Stream {
+        return Ok(join::stream_winner(store.stream_files(), work.stream_files(), now));
+    }
+    let read = |dir: Option<&Path>| match dir {
+        Some(dir) => UnitBytes::read_irregular(disk, dir, Unit::Stream),
+        None => Ok(None),
+    };
+    if let (Some(in_store), Some(in_work)) = (read(dirs.store)?, read(dirs.work)?)
+        && in_store.digests() != in_work.digests()
+    {
+        return Ok(join::stream_winner(in_store.stream_files(), in_work.stream_files(), now));
+    }
+    let activated = |side: &UnitBytes| {
+        let meta = side.file(ManagedFile::Metadata).and_then(|contents| Meta::parse(&contents.bytes).ok());
+        meta.map(|meta| meta.last_activated_at())
+    };
+    Ok(join::later(activated(store), activated(work), now))
+}
+
+/// Whether the copy in the worktree begins as the store's copy does.
+pub(crate) fn begins_alike(disk: &dyn Disk, store: &Path, work: &Path) -> Result<bool> {
+    let read = |dir: &Path| UnitBytes::read_irregular(disk, dir, Unit::Stream);
+    let (store, work) = (read(store)?, read(work)?);
+    if [&store, &work].into_iter().flatten().any(|side| side.irregular.is_some()) {
+        // What it would say cannot be read.
+        return Ok(false);
+    }
+    Ok(join::begins_alike(files_of(store.as_ref()), files_of(work.as_ref())))
+}
+
+fn files_of(stream: Option<&UnitBytes>) -> StreamFiles<'_> {
+    stream.map_or(StreamFiles { events: None, has_base_config: false }, UnitBytes::stream_files)
+}
+
 /// The directories of one conversation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dirs<'a> {
@@ -184,7 +288,7 @@ impl<'a> Dirs<'a> {
 }
 
 /// Says which side a reader should take, reading as little as it can. Broken content is not noticed here.
-pub fn glance(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Root> {
+pub fn glance(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>, rule: Rule) -> Result<Root> {
     let (store, work) = match (dirs.store, dirs.work) {
         (Some(store), Some(work)) => (store, work),
         (None, Some(_)) => return Ok(Root::Work),
@@ -203,10 +307,10 @@ pub fn glance(disk: &dyn Disk, unit: Unit, dirs: Dirs<'_>, base: Option<&Base>) 
                 && is_conclusive(remembered.work, in_work, base.taken);
         }
     }
-    match base {
-        None => Ok(newer(newest.0, newest.1)),
-        Some(_) if conclusive => Ok(Root::Store),
-        Some(base) => Ok(Observed::of(disk, unit, dirs, Some(base))?.action.source()),
+    match (base, rule) {
+        (None, Rule::Newest) => Ok(newer(newest.0, newest.1)),
+        (Some(_), _) if conclusive => Ok(Root::Store),
+        (Some(_) | None, _) => Ok(Observed::of(disk, unit, dirs, base, rule)?.action.source()),
     }
 }
 
@@ -226,7 +330,13 @@ pub(crate) struct Glance {
 }
 
 /// As [`glance`] for metadata, which nearly always comes from the store: its bytes are read on the way.
-pub(crate) fn glance_metadata(disk: &dyn Disk, recall: &Recall, dirs: Dirs<'_>, base: Option<&Base>) -> Result<Glance> {
+pub(crate) fn glance_metadata(
+    disk: &dyn Disk,
+    recall: &Recall,
+    dirs: Dirs<'_>,
+    base: Option<&Base>,
+    rule: Rule,
+) -> Result<Glance> {
     let one = |root, missing| Ok(Glance { root, store: None, held: None, missing, alike: false });
     let (store, work) = match (dirs.store, dirs.work) {
         (Some(store), Some(work)) => (store, work),
@@ -238,23 +348,23 @@ pub(crate) fn glance_metadata(disk: &dyn Disk, recall: &Recall, dirs: Dirs<'_>, 
     let contents = recall.read(disk, &managed(store, ManagedFile::Metadata))?;
     let in_store = contents.as_ref().map(|(contents, _)| Stamp::from(contents.stat));
     let in_work = stat_file(disk, &managed(work, ManagedFile::Metadata))?;
-    let (root, held, alike) = match base {
-        None => (newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)), None, false),
-        Some(base) => {
-            let remembered = base.file(ManagedFile::Metadata);
-            let conclusive = is_conclusive(remembered.store, in_store, base.taken)
-                && is_conclusive(remembered.work, in_work, base.taken);
-            if conclusive {
-                (Root::Store, None, true)
-            } else {
-                let observed = Observed::of(disk, Unit::Metadata, dirs, Some(base))?;
-                let flaw = observed.work.as_ref().and_then(UnitBytes::problem);
-                let held = flaw.and_then(|(_, flaw)| match flaw {
-                    Flaw::Broken(reason) => Some(reason),
-                    Flaw::Missing => None,
-                });
-                (observed.action.source(), held, false)
-            }
+    let conclusive = base.is_some_and(|base| {
+        let remembered = base.file(ManagedFile::Metadata);
+        is_conclusive(remembered.store, in_store, base.taken) && is_conclusive(remembered.work, in_work, base.taken)
+    });
+    let (root, held, alike) = match (base, rule) {
+        (None, Rule::Newest) => {
+            (newer(in_store.map(|stamp| stamp.mtime), in_work.map(|stamp| stamp.mtime)), None, false)
+        }
+        (Some(_), _) if conclusive => (Root::Store, None, true),
+        (Some(_) | None, _) => {
+            let observed = Observed::of(disk, Unit::Metadata, dirs, base, rule)?;
+            let flaw = observed.work.as_ref().and_then(UnitBytes::problem);
+            let held = flaw.and_then(|(_, flaw)| match flaw {
+                Flaw::Broken(reason) => Some(reason),
+                Flaw::Missing => None,
+            });
+            (observed.action.source(), held, false)
         }
     };
     Ok(Glance { root, store: contents, held, missing: in_work.is_none(), alike })
@@ -277,7 +387,6 @@ pub(crate) fn stat_file(disk: &dyn Disk, path: &Path) -> Result<Option<Stamp>> {
 /// Every file and directory beneath a conversation directory that is not a managed file and not a child conversation, as
 /// paths relative to it. Directories come before what is in them.
 pub(crate) fn unmanaged(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
-    use crate::disk::Kind;
     use crate::id::ConversationId;
     use crate::layout::CONVERSATIONS;
 

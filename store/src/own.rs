@@ -10,7 +10,7 @@ use crate::id::ConversationId;
 use crate::layout::managed;
 use crate::ledger::Entry;
 use crate::meta::Meta;
-use crate::observe::{read_file, unmanaged};
+use crate::observe::{Rule, read_file, unmanaged};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root, Stamp, decide_own, is_conclusive, newer};
 use crate::scan::is_absent;
@@ -91,7 +91,7 @@ pub(crate) fn hides(entry: Option<&Entry>, path: &Path) -> bool {
 
 /// Whether a copy that is there was hidden, so that somebody has brought it back.
 pub(crate) fn came_back(entry: Option<&Entry>) -> bool {
-    entry.is_some_and(|entry| entry.intent == Projection::LocalOnly)
+    entry.is_some_and(|entry| entry.intent == Projection::LocalOnly && entry.first_seen.is_none())
 }
 
 /// Whether a path in a directory leads through directories alone, and so to nowhere else.
@@ -105,7 +105,13 @@ pub(crate) fn leads_inside(disk: &dyn Disk, dir: &Path, path: &Path) -> Result<b
 }
 
 /// Looks at every file of the user's own in the two directories of a conversation.
-pub(crate) fn look(disk: &dyn Disk, store: &Path, work: &Path, entry: Option<&Entry>) -> Result<Vec<OwnFile>> {
+pub(crate) fn look(
+    disk: &dyn Disk,
+    store: &Path,
+    work: &Path,
+    entry: Option<&Entry>,
+    rule: Rule,
+) -> Result<Vec<OwnFile>> {
     let mut paths: BTreeMap<PathBuf, [Option<Stat>; 2]> = BTreeMap::new();
     for (index, dir) in [store, work].into_iter().enumerate() {
         for path in unmanaged(disk, dir)? {
@@ -151,7 +157,10 @@ pub(crate) fn look(disk: &dyn Disk, store: &Path, work: &Path, entry: Option<&En
             work.map(|copy| copy.digest),
             base.and_then(|base| base.digest),
             hidden,
-            newer(mtime(store), mtime(work)),
+            match rule {
+                Rule::Newest => newer(mtime(store), mtime(work)),
+                Rule::Content { .. } => Root::Store,
+            },
         );
         let comes_out = action == Action::Keep && store.is_some() && work.is_none() && !hidden;
         found.push(OwnFile { path, store, work, action, shown, comes_out });

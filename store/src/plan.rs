@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::id::ConversationId;
+use crate::json::JsonError;
 use crate::layout::{Partition, managed};
 use crate::moved::Moved;
 use crate::own::OwnFile;
 use crate::reconcile::{Action, ManagedFile, Root};
 use crate::sighting::{Roots, Sighting, Stuck, UnitSighting};
+use crate::snapshot::{HoldCause, Snapshot};
 use crate::transcript;
 
 /// Which way things may go.
@@ -63,6 +65,15 @@ impl Wanted {
     /// Everything, this way.
     pub fn all(direction: Direction) -> Self {
         Self { direction, only: None, form: None }
+    }
+
+    /// The conversations whose held copies are to be joined: those that an import names.
+    pub(crate) fn joined_of(&self, snapshot: &Snapshot) -> Vec<ConversationId> {
+        let named = if self.direction == Direction::In { self.only.as_ref() } else { None };
+        let is_held = |id: &ConversationId| {
+            snapshot.held_copy(*id).is_some_and(|held| matches!(held.cause, HoldCause::Reason(_)))
+        };
+        named.into_iter().flatten().copied().filter(is_held).collect()
     }
 
     /// Whether it is about this conversation.
@@ -154,8 +165,47 @@ impl Deed {
 pub struct Held {
     /// Whose, where that is known.
     pub id: Option<ConversationId>,
+    /// What kind of thing keeps it.
+    pub kind: HeldKind,
     /// Why.
     pub reason: String,
+}
+
+/// What keeps something as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeldKind {
+    /// A real file has unresolved merge conflict markers. This is the only kind that stops a commit.
+    MergeMarkers,
+    /// A real file is not a document of its kind, or not a regular file.
+    Invalid,
+    /// A copy is not joined with the store's conversation before the user says so.
+    Unjoined,
+    /// Something else is in the way: a file, a second copy, a circle of parents.
+    Blocked,
+    /// Reading or writing it failed.
+    Failed,
+    /// Another process holds its lock.
+    Busy,
+}
+
+impl HeldKind {
+    /// The kind that a broken file makes.
+    pub(crate) fn of_flaw(reason: &JsonError) -> Self {
+        if reason.is_merge_marker() { Self::MergeMarkers } else { Self::Invalid }
+    }
+
+    /// The kind that a failure makes.
+    pub(crate) fn of_error(error: &Error) -> Self {
+        match error {
+            Error::Invalid { reason, .. } => Self::of_flaw(reason),
+            Error::Malformed { .. } => Self::Invalid,
+            Error::Refused(_) | Error::InTheWay { .. } => Self::Blocked,
+            Error::Locked { .. } | Error::Stuck { .. } => Self::Busy,
+            Error::Unprojected { source, .. } => Self::of_error(source),
+            Error::Io { .. } | Error::NoWorkspace { .. } | Error::NotFound { .. } | Error::Interrupted => Self::Failed,
+        }
+    }
 }
 
 /// Everything that would be done, and what would be left.
@@ -210,7 +260,7 @@ impl Steps<'_> {
                 Stuck::Circle(parent) => Error::circle(self.id, *parent).to_string(),
                 Stuck::InTheWay(path) => format!("{} is in the way", self.shown(path).display()),
             };
-            self.plan.held.push(Held { id: Some(self.id), reason });
+            self.plan.held.push(Held { id: Some(self.id), kind: HeldKind::Blocked, reason });
             return;
         }
         let (at, wanted) = (sighting.at.as_deref(), sighting.wanted.as_deref());
@@ -263,7 +313,7 @@ impl Steps<'_> {
             } else {
                 let (second, at) = (self.shown(second), self.relative(at));
                 let reason = format!("{}: a second copy beside {}; remove one of them", second.display(), at.display());
-                self.plan.held.push(Held { id: Some(self.id), reason });
+                self.plan.held.push(Held { id: Some(self.id), kind: HeldKind::Blocked, reason });
             }
         }
     }
@@ -318,9 +368,10 @@ impl Steps<'_> {
         }
     }
 
-    fn hold(&mut self, at: &Path, (file, reason): &(ManagedFile, String)) {
+    fn hold(&mut self, at: &Path, (file, reason): &(ManagedFile, JsonError)) {
         let path = self.shown(&managed(at, *file));
-        self.plan.held.push(Held { id: Some(self.id), reason: format!("{}: {reason}", path.display()) });
+        let (kind, reason) = (HeldKind::of_flaw(reason), format!("{}: {reason}", path.display()));
+        self.plan.held.push(Held { id: Some(self.id), kind, reason });
     }
 
     fn step(&mut self, deed: Deed, path: &Path) {

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::disk::NotRegular;
 use crate::error::Error;
 use crate::id::ConversationId;
 use crate::json::JsonError;
 use crate::reconcile::Root;
+use crate::snapshot::HoldCause;
 
 /// Something a person should know about. The view stays sane in spite of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +46,9 @@ impl Problem {
 /// Where to look, and why.
 fn told(error: &Error, place: &Path) -> (PathBuf, String) {
     match error {
-        Error::Io { path, source, .. } => (path.clone(), source.to_string()),
+        Error::Io { path, source, .. } => {
+            (path.clone(), error.wrong_kind().map_or_else(|| source.to_string(), |kind| kind.to_string()))
+        }
         other => (place.to_owned(), other.to_string()),
     }
 }
@@ -68,6 +72,11 @@ pub enum What {
     Unreadable {
         /// What the system says.
         reason: String,
+    },
+    /// A managed file of the copy in the worktree is not a regular file. The store's copy is read in its place.
+    Irregular {
+        /// What it is.
+        kind: NotRegular,
     },
     /// The system refuses to list its children: any conversation may be among them.
     Unlisted {
@@ -100,20 +109,32 @@ pub enum What {
     },
     /// Another silo of the same workspace, to be merged by the next command that writes.
     UnmergedSilo,
+    /// A copy in the worktree that is not joined with the store's conversation before the user says so.
+    Held {
+        /// The conversation.
+        id: ConversationId,
+        /// Why.
+        cause: HoldCause,
+    },
 }
 
 impl What {
     /// Whether content cannot be read, as opposed to an oddity that is shown sanely.
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::Broken { .. } | Self::Missing { .. } | Self::Unreadable { .. } | Self::Unlisted { .. } => true,
+            Self::Broken { .. }
+            | Self::Missing { .. }
+            | Self::Unreadable { .. }
+            | Self::Irregular { .. }
+            | Self::Unlisted { .. } => true,
             Self::Duplicate
             | Self::Stranger
             | Self::GarbageParent { .. }
             | Self::MissingParent { .. }
             | Self::Cycle { .. }
             | Self::Mirror { .. }
-            | Self::UnmergedSilo => false,
+            | Self::UnmergedSilo
+            | Self::Held { .. } => false,
         }
     }
 
@@ -122,7 +143,7 @@ impl What {
         match self {
             Self::Broken { .. } => "broken",
             Self::Missing { .. } => "missing",
-            Self::Unreadable { .. } | Self::Unlisted { .. } => "unreadable",
+            Self::Unreadable { .. } | Self::Irregular { .. } | Self::Unlisted { .. } => "unreadable",
             Self::Duplicate => "duplicate",
             Self::Stranger => "stranger",
             Self::GarbageParent { .. } => "garbage-parent",
@@ -130,6 +151,7 @@ impl What {
             Self::Cycle { .. } => "cycle",
             Self::Mirror { .. } => "mirror",
             Self::UnmergedSilo => "unmerged-silo",
+            Self::Held { .. } => "held",
         }
     }
 }
@@ -140,6 +162,7 @@ impl fmt::Display for What {
             Self::Broken { reason, .. } => write!(f, "{reason}"),
             Self::Missing { .. } => f.write_str("the file is missing"),
             Self::Unreadable { reason } | Self::Unlisted { reason } => write!(f, "cannot be read: {reason}"),
+            Self::Irregular { kind } => write!(f, "cannot be read: {kind}"),
             Self::Duplicate => f.write_str("a second directory with the same id; the other one is in use"),
             Self::Stranger => f.write_str("not a conversation's directory name"),
             Self::GarbageParent { text } => write!(f, "parent_id is not a conversation id: {text}"),
@@ -147,6 +170,7 @@ impl fmt::Display for What {
             Self::Cycle { parent } => write!(f, "its parents form a circle through {parent}; shown as a root"),
             Self::Mirror { reason } => write!(f, "the mirror of parents does not parse: {reason}"),
             Self::UnmergedSilo => f.write_str("another silo of this workspace; the next command that writes merges it"),
+            Self::Held { id, cause } => f.write_str(&cause.describe(*id)),
         }
     }
 }

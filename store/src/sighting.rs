@@ -9,13 +9,14 @@ use crate::disk::{Disk, Kind};
 use crate::error::Result;
 use crate::files::{entries, exists, kind, stat};
 use crate::id::ConversationId;
+use crate::json::JsonError;
 use crate::layout::{Layout, Partition, children_dir, managed};
 use crate::ledger::{Entry, Left};
 use crate::moved::Moved;
 use crate::observe::{Flaw, UnitBytes, read_file, stat_file, unmanaged};
 use crate::own::{self, OwnFile, hides};
 use crate::parallel;
-use crate::plan::{Deed, Ground, Plan, Wanted};
+use crate::plan::{Deed, Ground, Held, HeldKind, Plan, Wanted};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive};
 use crate::snapshot::Snapshot;
@@ -80,7 +81,7 @@ pub(crate) struct UnitSighting {
     /// Files that the roots have differently, with whether the store and the workspace have them.
     pub(crate) differs: Vec<(ManagedFile, bool, bool)>,
     /// Why the workspace's copy cannot be taken, if it cannot: which file, and what is wrong.
-    pub(crate) flaw: Option<(ManagedFile, String)>,
+    pub(crate) flaw: Option<(ManagedFile, JsonError)>,
 }
 
 /// Whether both copies of a conversation are known to be alike and where they belong. Nothing is read for that.
@@ -247,7 +248,7 @@ impl Sighting {
             }
         }
         sighting.see_units(disk, found, base, entry)?;
-        sighting.own = own::look(disk, store, work, entry)?;
+        sighting.own = own::look(disk, store, work, entry, found.rule)?;
         sighting.transcript = sighting.see_transcript(disk, [store, work], entry, snapshot.ledger.form.transcripts)?;
         for place in snapshot.places(Root::Work, id).skip(1) {
             let alone = !snapshot.lies_in_second(&place.dir);
@@ -342,8 +343,8 @@ impl Sighting {
             });
             let differs: Vec<_> = differs.collect();
             let flaw = observed.work.as_ref().and_then(UnitBytes::problem).and_then(|(file, flaw)| match flaw {
-                Flaw::Broken(reason) => Some((file, reason.to_string())),
-                Flaw::Missing if found.store.is_none() => Some((file, "the file is missing".to_owned())),
+                Flaw::Broken(reason) => Some((file, reason)),
+                Flaw::Missing if found.store.is_none() => Some((file, JsonError::new("the file is missing"))),
                 Flaw::Missing => None,
             });
             self.units.push(UnitSighting { unit, action: observed.action, differs, flaw });
@@ -436,9 +437,24 @@ impl Looked {
             Ok(true) => Ok(None),
             _ => Sighting::of(disk, layout, snapshot, found).map(Some),
         });
+        for (id, held) in snapshot.held_copies().filter(|(id, _)| wanted.includes(*id)) {
+            for dir in &held.dirs {
+                let path = ground.shown.join(dir.strip_prefix(ground.reached).unwrap_or(dir));
+                let reason = format!("{}: {}", path.display(), held.cause.describe(id));
+                looked.plan.held.push(Held { id: Some(id), kind: HeldKind::Unjoined, reason });
+            }
+        }
         let mut moves = Vec::new();
         for (found, sighting) in here.into_iter().zip(seen) {
-            let Some(mut sighting) = sighting? else { continue };
+            let sighting = match sighting {
+                Err(error) if error.is_about_one_file() => {
+                    let (kind, reason) = (HeldKind::Failed, error.with_causes());
+                    looked.plan.held.push(Held { id: Some(found.id), kind, reason });
+                    continue;
+                }
+                sighting => sighting?,
+            };
+            let Some(mut sighting) = sighting else { continue };
             sighting.come_along(&mut moves);
             let mut one = Plan::default();
             one.add(&sighting, wanted.direction, ground);

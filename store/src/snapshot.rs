@@ -1,17 +1,21 @@
 //! All conversations at one moment, and the tree they form. How one is taken is in `look`.
 
+mod held;
 mod look;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub(crate) use held::Standing;
+pub use held::{HeldCopy, HoldCause};
+
 use crate::conversation::Conversation;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
 use crate::layout::{Layout, Partition, children_dir};
-use crate::ledger::Ledger;
+use crate::ledger::{FirstSeen, Ledger};
 use crate::mirror::Mirror;
 use crate::observe::read_file;
 use crate::plan::Nesting;
@@ -39,6 +43,11 @@ pub struct Snapshot {
     duplicates: BTreeMap<ConversationId, Vec<(Root, Place)>>,
     /// The store's metadata as it was found.
     gathered: Gathered,
+    standing: Standing,
+    /// Copies that were found and are held; they are nowhere else in the snapshot.
+    held: BTreeMap<ConversationId, HeldCopy>,
+    /// How copies were seen that the ledger has no record of.
+    first_seen: Vec<(ConversationId, FirstSeen)>,
 }
 
 /// How much of the workspace's real files a snapshot sees.
@@ -332,6 +341,9 @@ impl Snapshot {
             if *other == root {
                 follow(&mut place.dir);
             }
+        }
+        if root == Root::Work {
+            self.held.values_mut().flat_map(|held| &mut held.dirs).for_each(follow);
         }
     }
 }

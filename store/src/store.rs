@@ -15,7 +15,7 @@ use crate::events::Stream;
 use crate::files::stat;
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, managed};
-use crate::ledger::{Head, Identity, Ledger};
+use crate::ledger::{Head, Identity, Ledger, Survey};
 use crate::lock::{self, Holder, LockDir};
 use crate::observe::{UnitBytes, glance, read_file, stat_file};
 use crate::plan::{Form, Plan, Wanted};
@@ -24,9 +24,10 @@ use crate::recall::Recall;
 use crate::reconcile::{ManagedFile, Unit, is_conclusive};
 use crate::session::{Session, SessionDir};
 use crate::sighting::Looked;
-use crate::snapshot::{Sight, Snapshot};
+use crate::snapshot::{Sight, Snapshot, Standing};
 use crate::time::Timestamp;
 use crate::workspace::{Workspace, WorkspaceId};
+use crate::worktrees::is_named_by_store;
 
 /// How often the ledger is read again when it is written anew meanwhile.
 const PATIENCE: usize = 16;
@@ -163,13 +164,15 @@ impl Store {
     }
 
     pub(crate) fn snapshot_with(&self, sight: Sight) -> Result<Snapshot> {
-        self.snapshot_of(self.read_ledger()?, sight)
+        let (ledger, known) = self.read_ledger_and_standing()?;
+        self.snapshot_of(ledger, known, sight)
     }
 
-    fn snapshot_of(&self, ledger: Ledger, sight: Sight) -> Result<Snapshot> {
+    fn snapshot_of(&self, ledger: Ledger, known: bool, sight: Sight) -> Result<Snapshot> {
+        let standing = Standing { known, now: self.now() };
         let (mirror, problems) = self.look_at_mirror()?;
         let recall = Recall::load(self.disk(), &self.layout.store, nanoseconds(self.now()));
-        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, &recall, ledger, mirror, sight)?;
+        let mut snapshot = Snapshot::take_with(self.disk(), &self.layout, &recall, ledger, mirror, sight, standing)?;
         snapshot.note(problems);
         Ok(snapshot)
     }
@@ -184,11 +187,17 @@ impl Store {
         Ok(self.ledger_head()?.covered)
     }
 
+    /// Whether the copies in the worktree were surveyed; a worktree without a valid ledger was not.
+    pub(crate) fn survey(&self) -> Result<Survey> {
+        Ok(self.ledger_head()?.survey)
+    }
+
     /// What the ledger says of no conversation.
     fn ledger_head(&self) -> Result<Head> {
         let (contents, lines, footing) = self.read_books()?;
         let workspace = self.identity()?;
-        let mut head = contents.and_then(|contents| Head::parse(&contents.bytes, workspace)).unwrap_or_default();
+        let parsed = contents.and_then(|contents| Head::parse(&contents.bytes, workspace));
+        let mut head = parsed.unwrap_or_else(Head::of_none);
         head.covered |= journal::covers(lines.as_ref().map_or(&[], |lines| &lines.bytes), footing);
         Ok(head)
     }
@@ -210,13 +219,19 @@ impl Store {
     }
 
     fn look_once(&self, wanted: &Wanted) -> Result<Looked> {
-        let ledger = self.read_ledger()?;
+        let (ledger, known) = self.read_ledger_and_standing()?;
         let sight = match (self.layout.covered, ledger.covered) {
             (true, _) => Sight::Covered,
             (false, true) => Sight::Beneath,
             (false, false) => Sight::Usual,
         };
-        let mut snapshot = self.snapshot_of(ledger, sight)?;
+        let mut snapshot = self.snapshot_of(ledger, known, sight)?;
+        let joined = wanted.joined_of(&snapshot);
+        if !joined.is_empty() {
+            let mut ledger = snapshot.ledger;
+            joined.into_iter().for_each(|id| ledger.join(id));
+            snapshot = self.snapshot_of(ledger, known, sight)?;
+        }
         if let Some(form) = wanted.form.filter(|form| *form != snapshot.ledger.form) {
             snapshot.ledger.set_form(form);
         }
@@ -246,7 +261,7 @@ impl Store {
                 return Ok(stored.map(|contents| contents.bytes));
             }
         }
-        let root = glance(self.disk(), Unit::Stream, dirs, base)?;
+        let root = glance(self.disk(), Unit::Stream, dirs, base, conversation.rule)?;
         let Some(dir) = dirs.of(root) else { return Ok(None) };
         Ok(read_file(self.disk(), &managed(dir, ManagedFile::Events))?.map(|contents| contents.bytes))
     }
@@ -303,14 +318,29 @@ impl Store {
     /// The worktree's ledger with its journal. One that was made for another `.jp` directory, or does not parse, counts
     /// as none.
     pub fn read_ledger(&self) -> Result<Ledger> {
+        self.read_ledger_and_validity().map(|(ledger, _)| ledger)
+    }
+
+    /// The worktree's ledger, and whether the store knows the worktree: it has a valid ledger, or a silo names it. Writers
+    /// point the silo's link at the worktree only after its ledger is on disk.
+    pub(crate) fn read_ledger_and_standing(&self) -> Result<(Ledger, bool)> {
+        let (ledger, is_valid) = self.read_ledger_and_validity()?;
+        let vouches = is_valid && ledger.survey != Survey::Pending;
+        // Beneath a mount nobody looks at copies.
+        let known = vouches || self.layout.work.is_none() || is_named_by_store(self.disk(), &self.layout)?;
+        Ok((ledger, known))
+    }
+
+    fn read_ledger_and_validity(&self) -> Result<(Ledger, bool)> {
         let (contents, lines, footing) = self.read_books()?;
         let workspace = self.identity()?;
         let parsed = contents.and_then(|contents| Ledger::parse(&contents.bytes, workspace));
+        let is_valid = parsed.is_some();
         let mut ledger = parsed.unwrap_or_else(|| Ledger::new(workspace));
         journal::replay(&mut ledger, lines.as_ref().map_or(&[], |lines| &lines.bytes), footing);
         // Whoever writes this down wrote beneath a mount.
         ledger.covered |= self.layout.covered;
-        Ok(ledger)
+        Ok((ledger, is_valid))
     }
 
     /// The ledger's file, its journal, and what a line of that has to stand on to count.

@@ -55,6 +55,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::files::{Bits, NewContent, Scratch, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{WorkRoot, managed};
+use crate::ledger::Survey;
 use crate::lock::{FileLock, Guard, Wait};
 use crate::meta::{Meta, Parent};
 use crate::modes::{Access, PERMISSIONS};
@@ -140,6 +141,9 @@ impl Store {
         let mut writer = Writer { store: self.clone(), caller: None, later: None, temporaries };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
+        if !writer.store.layout.is_single_root() && writer.survey()? {
+            writer.point_link()?;
+        }
         if migrated.silos > 0 {
             migrated.absorb(writer.import_all()?);
         }
@@ -383,7 +387,7 @@ impl Writer {
         Some(Scratch::new(self.store.disk(), self.temporaries.work.as_ref()?, Access::Shared))
     }
 
-    /// The silo with its back-pointer, and scratch space without leftovers.
+    /// The silo, and scratch space without leftovers.
     fn prepare(&self) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         make_dirs(disk, &layout.store.conversations(), layout.store_access())?;
@@ -393,8 +397,31 @@ impl Writer {
         if layout.is_single_root() {
             // Our state lies inside the project here; it is nobody else's business.
             make_dirs(disk, &layout.store.vfs(), layout.store_access())?;
-            return self.scratch().replace(&layout.store.vfs().join(".gitignore"), b"*\n").map(drop);
+            self.scratch().replace(&layout.store.vfs().join(".gitignore"), b"*\n")?;
         }
+        Ok(())
+    }
+
+    /// Records, before the first change of a worktree, how the store stands to the copies that are in it. If this is cut
+    /// short, the worktree is as unknown as before. Returns whether the worktree is known now: beneath a mount its copies
+    /// cannot be seen.
+    fn survey(&self) -> Result<bool> {
+        match (self.store.survey()?, &self.store.layout.work) {
+            (Survey::Done, _) | (Survey::Older, None) => Ok(true),
+            (Survey::Pending, None) => Ok(false),
+            (Survey::Older | Survey::Pending, Some(_)) => {
+                let mut op = self.begin()?;
+                op.ledger_mut().survey = Survey::Done;
+                op.ledger_mut().project = self.store.layout.project.to_str().map(ToOwned::to_owned);
+                op.finish()?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Points the silo at the worktree that used it last.
+    fn point_link(&self) -> Result<()> {
+        let (disk, layout) = (self.store.disk(), &self.store.layout);
         let link = layout.store.storage_link();
         match disk.stat(&link) {
             Ok(stat) if stat.kind != Kind::Link => {

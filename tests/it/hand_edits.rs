@@ -180,7 +180,7 @@ fn a_checkout_of_older_content_is_an_edit() {
 
 #[test]
 fn two_copies_never_seen_before() {
-    let main = workspace();
+    let main = workspace().known();
     let sample = Sample::new(17_528_832_001);
     let at = 1_750_000_000 * SECOND;
     sample.clone().title("Older").mtime(at).write(&main, Place::User);

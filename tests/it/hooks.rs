@@ -174,7 +174,7 @@ fn tells_machines() {
     let told = it.jp(&["hooks", "install", "--json"]).fails_with(1);
     let told: serde_json::Value = serde_json::from_str(&told.stderr).expect("JSON");
     assert_eq!(told["code"], 1, "{told}");
-    assert!(told["hints"].to_string().contains("jp export || exit"), "{told}");
+    assert!(told["hints"].to_string().contains("jp export --for-commit || exit"), "{told}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_is_not_ours_stays() {
         let before = Shot::of(it.root());
         let path = it.hook().display().to_string();
         for args in [&["hooks", "install"][..], &["hooks", "install", "--force"], &["hooks", "uninstall"]] {
-            it.jp(args).fails_with(1).says(&path).says(what).says("jp export || exit");
+            it.jp(args).fails_with(1).says(&path).says(what).says("jp export --for-commit || exit");
         }
         let status = it.jp(&["hooks", "status"]).fails_with(1);
         assert_eq!(status.stdout, format!("foreign\t{path}\n"));
@@ -238,7 +238,7 @@ fn configured_places() {
         it.put("deep/er/file", "x");
         it.git(&["add", "--all"]).ok();
         it.git_in(&it.root().join("deep/er"), &["commit", "--quiet", "--message=x"]).ok();
-        assert_eq!(it.calls(), [format!("{}|export --quiet", it.root().display())]);
+        assert_eq!(it.calls(), [format!("{}|export --quiet --for-commit", it.root().display())]);
         it.jp(&["hooks", "uninstall"]).ok();
         assert!(!place.join("pre-commit").exists());
     }
@@ -263,7 +263,7 @@ fn a_linked_worktree_has_the_hooks_of_its_repository() {
     fs::write(&conversation, "old\n").expect("written");
     it.git_in(&linked, &["add", "--all"]).ok();
     it.git_in(&linked, &["commit", "--quiet", "--message=two"]).ok();
-    assert_eq!(it.calls(), [format!("{}|export --quiet", linked.display())]);
+    assert_eq!(it.calls(), [format!("{}|export --quiet --for-commit", linked.display())]);
     assert_eq!(it.git_in(&linked, &["show", &format!("HEAD:{file}")]).ok().stdout, "new\n");
     assert_eq!(it.git_in(&linked, &["status", "--porcelain"]).ok().stdout, "");
 }
@@ -316,7 +316,10 @@ fn without_a_repository_there_is_advice() {
     let it = Repository::new();
     fs::create_dir(it.root().join("part")).expect("made");
     let part = it.env.init_workspace("main/part", "zz999");
-    part.jp(&["hooks", "install"]).fails_with(1).says("part of the worktree").says("jp export --workspace");
+    part.jp(&["hooks", "install"])
+        .fails_with(1)
+        .says("part of the worktree")
+        .says("jp export --for-commit --workspace");
     assert!(!it.hook().exists());
 }
 
@@ -338,7 +341,7 @@ fn a_commit_holds_what_was_exported() {
         it.fake_jp(&format!("echo new > {file}; echo mine > .jp/conversations/untracked"), 0);
         let told = it.git(args).ok();
         assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("", ""), "{args:?}");
-        assert_eq!(it.calls(), [format!("{}|export --quiet", it.root().display())], "{args:?}");
+        assert_eq!(it.calls(), [format!("{}|export --quiet --for-commit", it.root().display())], "{args:?}");
         assert_eq!(it.committed("code").as_deref(), Some("2\n"), "{args:?}");
         let expected = if whole { "new\n" } else { "old\n" };
         assert_eq!(it.committed(&file).as_deref(), Some(expected), "{args:?}");
@@ -452,7 +455,7 @@ fn odd_names() {
     it.fake_jp("mv .jp/conversations/17528832001-a '.jp/conversations/17528832001-b c'", 0);
     fs::create_dir(it.root().join("sub dir")).expect("made");
     it.git_in(&it.root().join("sub dir"), &["commit", "--quiet", "--allow-empty", "--message=x"]).ok();
-    assert_eq!(it.calls(), [format!("{}|export --quiet", it.root().display())]);
+    assert_eq!(it.calls(), [format!("{}|export --quiet --for-commit", it.root().display())]);
     assert_eq!(it.committed(&file.replace("-a/", "-b c/")).as_deref(), Some("old\n"));
     assert_eq!(it.git(&["status", "--porcelain"]).ok().stdout, "");
     assert!(!it.root().join("oops").exists());

@@ -34,7 +34,7 @@ struct World {
 impl World {
     /// A store in which two are roots and one is beneath.
     fn new() -> Self {
-        let workspace = TestEnv::new().init_workspace("project", "otvo8");
+        let workspace = TestEnv::new().init_workspace("project", "otvo8").known();
         Sample::new(A).title("one").write(&workspace, Place::Both);
         Sample::new(B).title("two").parent(A).write(&workspace, Place::Both);
         Sample::new(C).title("six").write(&workspace, Place::User);

@@ -38,6 +38,8 @@ mod mount;
 mod outside;
 // Many processes on one store.
 mod parallel;
+// Copies that arrive with the id of a conversation that the store has.
+mod planted;
 // What both roots have after each kind of change.
 mod presence;
 // Something happens at the worst moment.

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 19] = [
+const PURE: [&str; 20] = [
     "clean",
     "document",
     "events",
     "id",
     "index",
+    "join",
     "journal",
     "json",
     "layout",

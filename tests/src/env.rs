@@ -195,6 +195,16 @@ impl Workspace {
         others.into_iter().next().unwrap_or(own)
     }
 
+    /// Lets the store know this worktree, as the real tool does: the silo's link leads here.
+    #[track_caller]
+    pub fn known(self) -> Self {
+        let silo = self.silo();
+        fs::create_dir_all(&silo).expect("a silo can be made");
+        let _ = fs::remove_file(silo.join("storage"));
+        std::os::unix::fs::symlink(self.storage(), silo.join("storage")).expect("a silo takes a link");
+        self
+    }
+
     /// Runs `jp` in the project directory.
     #[track_caller]
     pub fn jp(&self, args: &[&str]) -> Output {

@@ -219,7 +219,7 @@ fn advice(what: &What) -> String {
         What::Broken { root: Root::Store, .. } | What::Missing { root: Root::Store } => {
             "`jp doctor --fix` restores it from the workspace's copy, or moves the conversation to the trash".to_owned()
         }
-        What::Unreadable { .. } | What::Unlisted { .. } => {
+        What::Unreadable { .. } | What::Irregular { .. } | What::Unlisted { .. } => {
             "see to its permissions, or to what lies in its place; it is not written to as long as it cannot be read"
                 .to_owned()
         }
@@ -232,5 +232,8 @@ fn advice(what: &What) -> String {
         What::Cycle { .. } => "`jp c mv ID --root` breaks the circle for good".to_owned(),
         What::Mirror { .. } => "the next change of a parent keeps it aside and begins a new one".to_owned(),
         What::UnmergedSilo => "`jp migrate` merges it now".to_owned(),
+        What::Held { .. } => {
+            "join it as named, or remove the directory; until then the store's copy is used".to_owned()
+        }
     }
 }

@@ -22,7 +22,8 @@ use crate::target::Targets;
 /// cannot be taken in, such as a file with merge markers, stays as it is and is named.
 ///
 /// stdout has a line for each step. The exit code is 1 when something is left as it is, and 3 when somebody is working
-/// on something; with `--check` it is 1 when there is anything to do. Beneath a mount the process behind it does the
+/// on something; with `--check` it is 1 when there is anything to do, with `--for-commit` only when a file has merge
+/// markers. Beneath a mount the process behind it does the
 /// work. Ctrl-C stops between two conversations; the next export goes on from there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     /// Change nothing; say what would be done.
     #[arg(long, short = 'n')]
     dry_run: bool,
+    /// Exit with 0 when something is held, unless it is a file with merge markers. For a git hook.
+    #[arg(long, conflicts_with_all = ["check", "dry_run", "to"])]
+    for_commit: bool,
     /// From now on, also write each conversation as text for people, or not.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     transcripts: Option<bool>,
@@ -75,6 +79,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         to: args.place(ctx, &store)?,
         what: if args.check || args.dry_run { What::Plan } else { What::Run },
         check: args.check,
+        for_commit: args.for_commit,
     };
     job.run(ctx, &store)
 }

@@ -28,7 +28,7 @@ commands! {
 }
 
 /// The line that does the essential part of it, for hooks that people have already.
-const LINE: &str = "jp export || exit";
+const LINE: &str = "jp export --for-commit || exit";
 
 /// What is told of the hook.
 #[derive(Serialize)]

@@ -44,6 +44,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         to: None,
         what: if args.dry_run { What::Plan } else { What::Run },
         check: false,
+        for_commit: false,
     };
     job.run(ctx, &store)
 }

@@ -212,7 +212,11 @@ impl Report {
             say("conflict", &format!("the losing side is kept in {}", kept.path))?;
         }
         for problem in &self.problems {
-            let head = if problem.damage { "damage" } else { "oddity" };
+            let head = match (problem.damage, problem.kind) {
+                (true, _) => "damage",
+                (false, "held") => "held",
+                (false, _) => "oddity",
+            };
             say(head, &format!("{}: {}", problem.place(), problem.what))?;
         }
         Ok(())

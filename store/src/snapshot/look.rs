@@ -1,8 +1,8 @@
 //! How a snapshot is taken: names first, then metadata side by side, then what follows from it. Reads only.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::held::{Names, Standing};
 use super::{Sight, Snapshot};
 use crate::conversation::Conversation;
 use crate::disk::{Contents, Disk};
@@ -14,7 +14,7 @@ use crate::ledger::{At, Ledger};
 use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
 use crate::moved::Moved;
-use crate::observe::{Glance, glance_metadata, read_file, stat_file};
+use crate::observe::{Glance, Rule, glance_metadata, read_file, stat_file};
 use crate::own::came_back;
 use crate::parallel;
 use crate::plan::Nesting;
@@ -31,7 +31,7 @@ impl Snapshot {
     /// Looks at everything. Directories that are renamed or removed while we look are looked for again.
     pub fn take(disk: &dyn Disk, layout: &Layout, ledger: Ledger, mirror: Mirror) -> Result<Self> {
         let sight = if layout.covered { Sight::Covered } else { Sight::Usual };
-        Self::take_with(disk, layout, &Recall::default(), ledger, mirror, sight)
+        Self::take_with(disk, layout, &Recall::default(), ledger, mirror, sight, Standing::default())
     }
 
     /// As [`Snapshot::take`], seeing this much of the real files.
@@ -42,8 +42,9 @@ impl Snapshot {
         ledger: Ledger,
         mirror: Mirror,
         sight: Sight,
+        standing: Standing,
     ) -> Result<Self> {
-        let mut snapshot = Self { ledger, mirror, sight, ..Self::default() };
+        let mut snapshot = Self { ledger, mirror, sight, standing, ..Self::default() };
         for _ in 0..PATIENCE {
             snapshot.look(disk, layout, recall)?;
             if snapshot.vanished(disk)?.is_empty() {
@@ -84,9 +85,15 @@ impl Snapshot {
         let mut vanished = Vec::new();
         for found in self.all().filter(|found| found.meta.is_none()) {
             for dir in [found.dirs().store, found.dirs().work].into_iter().flatten() {
-                if !exists(disk, dir)? {
-                    vanished.push(found.id);
-                    break;
+                match exists(disk, dir) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        vanished.push(found.id);
+                        break;
+                    }
+                    // It is there, and no path reaches it.
+                    Err(error) if error.is_about_one_file() => {}
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -98,10 +105,13 @@ impl Snapshot {
             ledger: std::mem::take(&mut self.ledger),
             mirror: std::mem::take(&mut self.mirror),
             sight: self.sight,
+            standing: self.standing,
             gathered: recall.gathered(),
             ..Self::default()
         };
-        let places = self.names(disk, layout)?;
+        let mut places = self.names(disk, layout)?;
+        let by_content = self.hold_back(disk, layout, &mut places)?;
+        let now = self.standing.now;
         let mut placed: Vec<_> = places
             .into_iter()
             .filter_map(|(id, [store, work])| {
@@ -109,9 +119,10 @@ impl Snapshot {
                     // Removed for good while its real files were covered.
                     return None;
                 }
+                let rule = if by_content.contains(&id) { Rule::Content { now } } else { Rule::Newest };
                 let [store, work] = [(Root::Store, store), (Root::Work, work)]
-                    .map(|(root, places)| self.choose(disk, layout, id, root, places));
-                Some(Box::new(place(layout, &self.ledger, self.sight, id, store, work)))
+                    .map(|(root, places)| self.choose(disk, layout, id, root, rule, places));
+                Some(Box::new(Conversation { rule, ..place(layout, &self.ledger, self.sight, id, store, work) }))
             })
             .collect();
         let (ledger, mirror) = (&self.ledger, &self.mirror);
@@ -198,8 +209,8 @@ impl Snapshot {
     }
 
     /// Every directory that names a conversation, by id and root.
-    fn names(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<BTreeMap<ConversationId, [Vec<Place>; 2]>> {
-        let mut names: BTreeMap<_, [Vec<Place>; 2]> = BTreeMap::new();
+    fn names(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<Names> {
+        let mut names = Names::new();
         let flat = if layout.is_single_root() { Depth::Nested } else { Depth::Flat };
         let stores = std::iter::once(&layout.store).chain(&layout.siblings);
         let stores = stores.map(|root| (Root::Store, Partition::ALL.map(|part| (part, root.partition(part))), flat));
@@ -232,6 +243,7 @@ impl Snapshot {
         layout: &Layout,
         id: ConversationId,
         root: Root,
+        rule: Rule,
         mut places: Vec<Place>,
     ) -> Option<Place> {
         if places.len() == 1 {
@@ -252,6 +264,10 @@ impl Snapshot {
             .filter(|&index| root == Root::Work && self.lies_as_left(layout, &places[index].dir))
             .collect();
         let newest = || {
+            if root == Root::Work && rule != Rule::Newest {
+                // The order of their names, since times do not decide.
+                return (!places.is_empty()).then_some(0);
+            }
             let some: Vec<_> = in_place.iter().map(|&index| places[index].clone()).collect();
             in_use(disk, &some).map(|index| in_place[index]).or_else(|| in_use(disk, &places))
         };
@@ -314,7 +330,7 @@ impl Reader<'_> {
         let base = self.ledger.get(conversation.id).and_then(|entry| entry.base.as_ref());
         let dirs = conversation.dirs();
         let Glance { root: first, store: mut at_hand, held, missing, alike } =
-            match glance_metadata(self.disk, self.recall, dirs, base) {
+            match glance_metadata(self.disk, self.recall, dirs, base, conversation.rule) {
                 Ok(glance) => glance,
                 Err(error) => {
                     self.unreadable(conversation, &error);
@@ -355,10 +371,14 @@ impl Reader<'_> {
                     }
                 }
                 Ok(None) => What::Missing { root },
-                Err(error) => {
-                    self.unreadable(conversation, &error);
-                    return None;
-                }
+                Err(error) => match error.wrong_kind().filter(|_| root == Root::Work && dirs.store.is_some()) {
+                    // The store's copy is read in its place.
+                    Some(kind) => What::Irregular { kind },
+                    None => {
+                        self.unreadable(conversation, &error);
+                        return None;
+                    }
+                },
             };
             self.note(Problem { id: Some(conversation.id), path, what });
             None
@@ -434,6 +454,7 @@ fn place(
         looked: None,
         alike: false,
         moved: None,
+        rule: Rule::Newest,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::ledger::Left;
 use crate::observe::{UnitBytes, stat_file, unmanaged};
 use crate::own::{digest, is_exported};
 use crate::parallel;
-use crate::plan::{Deed, Held, Nesting, Step};
+use crate::plan::{Deed, Held, HeldKind, Nesting, Step};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Base, Digest, FileBase, ManagedFile, Stamp, TICK, Unit};
 use crate::scan::Place;
@@ -69,7 +69,11 @@ impl Operation<'_> {
                 match prepared {
                     Ok(prepared) => ready.extend(prepared),
                     Err(error) if is_everybodys(&error) => outcome = Err(error),
-                    Err(error) => copied.held.push(Held { id: Some(*id), reason: whole(&error) }),
+                    Err(error) => copied.held.push(Held {
+                        id: Some(*id),
+                        kind: HeldKind::of_error(&error),
+                        reason: whole(&error),
+                    }),
                 }
             }
         }
@@ -180,7 +184,9 @@ impl Operation<'_> {
                 }
                 Ok(None) => {}
                 Err(error) if is_everybodys(&error) => outcome = Err(error),
-                Err(error) => copied.held.push(Held { id: Some(id), reason: whole(&error) }),
+                Err(error) => {
+                    copied.held.push(Held { id: Some(id), kind: HeldKind::of_error(&error), reason: whole(&error) });
+                }
             }
             scratch.abandon(&dir);
         }
@@ -239,6 +245,7 @@ impl Operation<'_> {
         // A name that somebody added since it appeared is not vouched for.
         left.named[1] = left.named[1].filter(|&named| named < taken.saturating_sub(TICK));
         self.remember(id, Projection::Projected, Some(Base { taken, ..base }));
+        self.ledger_mut().entry(id).first_seen = None;
         *self.left_mut(id) = left;
         if own {
             self.remember_own(id, &store, &work)?;

@@ -49,6 +49,10 @@ impl Writer {
             }
             op = self.begin()?;
         }
+        for (id, held) in op.snapshot().held_copies() {
+            let told = held.dirs.iter().map(|dir| format!("{}: {}", dir.display(), held.cause.describe(id)));
+            covered.refused.extend(told);
+        }
         op.write_down_intents();
         let snapshot = op.finish_covered()?;
         Ok((covered, news.is_empty().then(|| snapshot.cover(&self.store.layout))))
@@ -124,6 +128,5 @@ impl Operation<'_> {
 
 /// An error with its causes, in one line.
 pub(super) fn whole(error: &Error) -> String {
-    let chain = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    error.with_causes()
 }

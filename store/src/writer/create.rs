@@ -82,6 +82,7 @@ impl Writer {
             looked: None,
             alike: false,
             moved: None,
+            rule: crate::observe::Rule::Newest,
         });
         op.project(&guard)?;
         op.finish()?;

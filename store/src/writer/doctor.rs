@@ -100,12 +100,14 @@ impl Writer {
                 Ok(gone.then(|| format!("kept under {}", self.store.layout.store.conflicts().display())))
             }
             What::Unreadable { .. }
+            | What::Irregular { .. }
             | What::Unlisted { .. }
             | What::GarbageParent { .. }
             | What::MissingParent { .. }
             | What::Cycle { .. }
             | What::Mirror { .. }
-            | What::UnmergedSilo => Ok(None),
+            | What::UnmergedSilo
+            | What::Held { .. } => Ok(None),
         }
     }
 
@@ -161,7 +163,11 @@ fn copy_problems(store: &Store, conversation: &Conversation) -> Vec<Problem> {
                 Ok(Some(bytes)) => bytes.problem(),
                 Ok(None) => unit.files().last().map(|&file| (file, Flaw::Missing)),
                 Err(error) => {
-                    problems.push(Problem::unreadable(id, &error, dir));
+                    let mut problem = Problem::unreadable(id, &error, dir);
+                    if let (Some(kind), Root::Work, Some(_)) = (error.wrong_kind(), root, dirs.store) {
+                        problem.what = What::Irregular { kind };
+                    }
+                    problems.push(problem);
                     continue;
                 }
             };

@@ -14,13 +14,13 @@ use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
 use crate::files::{NewContent, NewFile, Scratch, gather, kind, make_dirs};
 use crate::id::ConversationId;
-use crate::layout::{Layout, WorkRoot};
+use crate::layout::{Layout, WorkRoot, managed};
 use crate::meta::Meta;
 use crate::modes::Access;
 use crate::observe::{read_file, unmanaged};
 use crate::own::{hides, is_exported, leads_inside};
 use crate::parallel;
-use crate::plan::{Deed, Form, Held, Plan, Step, Wanted};
+use crate::plan::{Deed, Form, Held, HeldKind, Plan, Step, Wanted};
 use crate::reconcile::{Digest, ManagedFile, Unit};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -216,14 +216,14 @@ impl<'a> View<'a> {
             };
             if !new && !leads_inside(disk, self.dir, &path)? {
                 let reason = format!("{}: lies behind a link; it is left alone", full.display());
-                visited.plan.held.push(Held { id: Some(found.id), reason });
+                visited.plan.held.push(Held { id: Some(found.id), kind: HeldKind::Blocked, reason });
                 visited.theirs.insert(path);
                 continue;
             }
             let there = if new { None } else { self.digest(&full)? };
             if there.is_some() && there != Some(digest) && there != written.get(&path).copied() {
                 let reason = format!("{}: not as an export left it; it stays", full.display());
-                visited.plan.held.push(Held { id: Some(found.id), reason });
+                visited.plan.held.push(Held { id: Some(found.id), kind: HeldKind::Blocked, reason });
                 visited.theirs.insert(path);
                 continue;
             }
@@ -268,6 +268,9 @@ impl<'a> View<'a> {
         for unit in Unit::ALL {
             let observed = found.observe(disk, unit, self.snapshot.base(found.id))?;
             let Some((_, bytes)) = observed.current() else { continue };
+            if let (Some((file, kind)), Some(dir)) = (bytes.irregular(), found.dirs().work) {
+                return Err(Error::Malformed { path: managed(dir, file), reason: kind.to_string() });
+            }
             for &file in unit.files() {
                 let Some(contents) = bytes.file(file) else { continue };
                 if file == ManagedFile::Events {
@@ -295,7 +298,11 @@ impl<'a> View<'a> {
     /// What a conversation comes to that could not be read: what an earlier export wrote of it stays.
     fn missed(&self, found: &Conversation, written: &BTreeMap<PathBuf, Digest>, error: &Error) -> Visited {
         let mut visited = Visited::default();
-        visited.plan.held.push(Held { id: Some(found.id), reason: super::cover::whole(error) });
+        visited.plan.held.push(Held {
+            id: Some(found.id),
+            kind: HeldKind::of_error(error),
+            reason: super::cover::whole(error),
+        });
         visited.theirs = written.keys().filter(|path| owner(path) == Some(found.id)).cloned().collect();
         visited
     }
@@ -320,7 +327,7 @@ impl<'a> View<'a> {
                 }
                 (Some(_), id) => {
                     let reason = format!("{}: has no place any more, but was changed; it stays", full.display());
-                    plan.held.push(Held { id, reason });
+                    plan.held.push(Held { id, kind: HeldKind::Blocked, reason });
                     theirs.insert(path.clone());
                 }
                 (None, _) => {}

@@ -71,6 +71,10 @@ impl Writer {
                 migrated.refused.push(error.to_string());
                 Ok(false)
             }
+            Err(error) if error.is_about_one_file() => {
+                migrated.refused.push(error.with_causes());
+                Ok(false)
+            }
             result => result.map(|()| true),
         };
         make_room_for_files(ids.len());

@@ -113,7 +113,11 @@ impl Writer {
             None => self.store.snapshot()?,
         };
         let saved = snapshot.ledger.clone();
-        Ok(Operation { writer: self, saved, snapshot, tree_lock, ledger_lock })
+        let mut op = Operation { writer: self, saved, snapshot, tree_lock, ledger_lock };
+        for (id, seen) in op.snapshot.take_first_seen() {
+            op.snapshot.ledger.entry(id).first_seen = Some(seen);
+        }
+        Ok(op)
     }
 }
 
@@ -146,8 +150,10 @@ impl Operation<'_> {
 
     /// Remembers how a conversation was left; what is remembered reaches the disk with [`Operation::save_ledger`].
     pub(super) fn remember(&mut self, id: ConversationId, intent: Projection, base: Option<Base>) {
+        let is_here = self.snapshot.get(id).is_some_and(|found| found.work.is_some());
         let entry = self.snapshot.ledger.entry(id);
         (entry.intent, entry.base) = (intent, base);
+        entry.never_projected &= intent == Projection::LocalOnly && base.is_none() && !is_here;
         if base.is_none() {
             entry.left = None;
         }

@@ -12,7 +12,7 @@ use crate::id::ConversationId;
 use crate::ledger::Left;
 use crate::lock::Guard;
 use crate::modes::Access;
-use crate::observe::{read_file, unmanaged};
+use crate::observe::{Rule, read_file, unmanaged};
 use crate::own::{self, OwnFile, hides, leads_inside};
 use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root};
 
@@ -34,11 +34,12 @@ impl Operation<'_> {
     /// one does, and the older is kept. What is removed from the workspace is hidden there, and stays in the store.
     pub(super) fn agree_on_own(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
-        let dirs = self.snapshot().find(id)?.dirs();
+        let found = self.snapshot().find(id)?;
+        let (dirs, rule) = (found.dirs(), found.rule);
         let (Some(store), Some(work)) = (dirs.store.map(Path::to_owned), dirs.work.map(Path::to_owned)) else {
             return Ok(());
         };
-        let files = own::look(self.store().disk(), &store, &work, self.ledger().get(id))?;
+        let files = own::look(self.store().disk(), &store, &work, self.ledger().get(id), rule)?;
         if files.is_empty() && self.ledger().get(id).and_then(|entry| entry.left.as_ref()).is_none() {
             return Ok(());
         }
@@ -70,7 +71,7 @@ impl Operation<'_> {
         let entry = self.ledger().get(id);
         let before = entry.and_then(|entry| entry.left.as_ref()).map(|left| &left.own);
         let mut own = BTreeMap::new();
-        for file in own::look(self.store().disk(), store, work, entry)? {
+        for file in own::look(self.store().disk(), store, work, entry, Rule::Newest)? {
             let Some(path) = file.path.to_str() else { continue };
             let both = file.store.is_some() && file.work.is_some();
             let copied = before.and_then(|before| before.get(path)).filter(|_| both);
@@ -220,7 +221,7 @@ impl Operation<'_> {
         let disk = self.store().disk();
         let dirs = self.snapshot().find(id)?.dirs();
         let (Some(store), Some(work)) = (dirs.store, dirs.work) else { return Ok(Vec::new()) };
-        let files = own::look(disk, store, work, self.ledger().get(id))?;
+        let files = own::look(disk, store, work, self.ledger().get(id), Rule::Newest)?;
         let alike: BTreeSet<_> = files.into_iter().filter(|file| file.base().is_some()).map(|file| file.path).collect();
         let mut left = Vec::new();
         for path in unmanaged(disk, work)?.into_iter().filter(|path| !alike.contains(path)) {

@@ -12,7 +12,7 @@ use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
 use crate::modes::Access;
-use crate::observe::{read_file, stat_file, unmanaged};
+use crate::observe::{Rule, read_file, stat_file, unmanaged};
 use crate::own::{has_nothing_new, has_scratch, is_exported};
 use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
@@ -46,6 +46,7 @@ impl Operation<'_> {
 
     /// As [`Operation::withdraw`]; whatever was edited since it was seen is kept.
     pub(super) fn withdraw_seen(&mut self, id: ConversationId, seen: &Seen) -> Result<()> {
+        self.check_nothing_held_inside([id])?;
         let dirs: Vec<_> = self.snapshot().places(Root::Work, id).map(|place| place.dir.clone()).collect();
         for dir in dirs {
             if exists(self.store().disk(), &dir)?
@@ -63,6 +64,19 @@ impl Operation<'_> {
                 conversation.presence = StoragePresence::UserLocalOnly;
             }
         });
+        Ok(())
+    }
+
+    /// Refuses to take copies out of the workspace that a held copy lies in: its files stay as they are.
+    pub(super) fn check_nothing_held_inside(&self, ids: impl IntoIterator<Item = ConversationId>) -> Result<()> {
+        for id in ids {
+            let mut places = self.snapshot().places(Root::Work, id);
+            if let Some(held) = places.find_map(|place| self.snapshot().held_inside(&place.dir)) {
+                return Err(Error::Refused(format!(
+                    "a held copy of {held} lies in the copy of {id}; `jp import {held}` joins it, or move it away"
+                )));
+            }
+        }
         Ok(())
     }
 
@@ -208,6 +222,9 @@ impl Operation<'_> {
         let named = self.named(&store, &work)?;
         let base = Base { taken, ..self.take_base(id)? };
         self.remember(id, Projection::Projected, Some(base));
+        // From here on the base tells what changed.
+        self.ledger_mut().entry(id).first_seen = None;
+        self.update(id, |conversation| conversation.rule = Rule::Newest);
         let left = self.left_mut(id);
         (left.at, left.named) = (at, named);
         self.remember_own(id, &store, &work)

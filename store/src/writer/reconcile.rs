@@ -10,7 +10,7 @@ use super::{Guards, Writer};
 use crate::error::{Error, Result};
 use crate::id::ConversationId;
 use crate::lock::{Guard, State, Wait, make_room_for_files};
-use crate::plan::{Deed, Direction, Ground, Held, Plan, Step, Wanted};
+use crate::plan::{Deed, Direction, Ground, Held, HeldKind, Plan, Step, Wanted};
 use crate::sighting::{Roots, Sighting};
 
 /// How many are copied out in one go: between two of them everything is brought to disk once.
@@ -51,6 +51,7 @@ impl Writer {
         if self.store.layout.work.is_none() {
             return Ok(done);
         }
+        self.join_held(wanted)?;
         let mut looked = self.store.look(wanted)?;
         done.looked_at = looked.plan.looked_at;
         if looked.covered {
@@ -92,6 +93,21 @@ impl Writer {
         self.stamp_again(&looked.unsure)?;
         progress(Progress { done: of, of });
         Ok(done)
+    }
+
+    /// Records that the held copies an import names are to be joined. From here on they are copies as others are, seen in a
+    /// worktree that the store did not know.
+    fn join_held(&self, wanted: &Wanted) -> Result<()> {
+        if wanted.only.is_none() || wanted.direction != Direction::In {
+            return Ok(());
+        }
+        let mut op = self.begin_for_files()?;
+        let joined = wanted.joined_of(op.snapshot());
+        if joined.is_empty() {
+            return Ok(());
+        }
+        joined.into_iter().for_each(|id| op.ledger_mut().join(id));
+        op.finish()
     }
 
     /// Copies out what has no copy yet.
@@ -162,7 +178,7 @@ impl Writer {
         let left: BTreeSet<_> = self.store.look(wanted)?.plan.steps.into_iter().map(|step| step.id).collect();
         done.steps = plan.steps.into_iter().filter(|step| !left.contains(&step.id)).collect();
         done.held = plan.held;
-        done.busy = kept.into_iter().map(|reason| Held { id: None, reason }).collect();
+        done.busy = kept.into_iter().map(|reason| Held { id: None, kind: HeldKind::Busy, reason }).collect();
         Ok(done)
     }
 
@@ -177,9 +193,11 @@ impl Writer {
                     guards.insert(id, guard);
                 }
                 Err(error @ Error::Locked { .. }) => {
-                    done.busy.push(Held { id: Some(id), reason: whole(&error) });
+                    done.busy.push(Held { id: Some(id), kind: HeldKind::of_error(&error), reason: whole(&error) });
                 }
-                Err(error) => done.held.push(Held { id: Some(id), reason: whole(&error) }),
+                Err(error) => {
+                    done.held.push(Held { id: Some(id), kind: HeldKind::of_error(&error), reason: whole(&error) });
+                }
             }
         }
         guards
@@ -203,7 +221,11 @@ impl Writer {
                     outcome = Err(error);
                     break;
                 }
-                Err(error) => done.held.push(Held { id: Some(guard.id()), reason: whole(&error) }),
+                Err(error) => done.held.push(Held {
+                    id: Some(guard.id()),
+                    kind: HeldKind::of_error(&error),
+                    reason: whole(&error),
+                }),
             }
         }
         // What was done is known, whatever came after it.

@@ -79,6 +79,7 @@ impl Operation<'_> {
         for &id in ids {
             self.snapshot().check_readable(id)?;
         }
+        self.check_nothing_held_inside(ids.iter().copied())?;
         self.evacuate(guards, &ids.iter().copied().collect())?;
         ids.iter().try_for_each(|&id| self.destroy(id))
     }

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use super::operation::Operation;
+use crate::beneath::WrongKind;
+use crate::disk::NotRegular;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, exists, gather, make_dirs};
+use crate::files::{NewFile, exists, gather, kind, make_dirs};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::Guard;
@@ -26,6 +28,7 @@ impl Operation<'_> {
         if conversation.store.is_none() {
             return self.import_whole(guard);
         }
+        self.check_regular(guard.id())?;
         self.heed_return(guard.id())?;
         self.show_put_back(guard.id())?;
         for unit in Unit::ALL {
@@ -33,6 +36,20 @@ impl Operation<'_> {
         }
         self.heed_move(guard)?;
         self.agree_on_own(guard)
+    }
+
+    /// Fails if a managed file of the workspace's copy is not a regular file. Nothing is written to a conversation before its
+    /// copy could be read.
+    fn check_regular(&self, id: ConversationId) -> Result<()> {
+        let Some(work) = self.snapshot().find(id)?.dirs().work else { return Ok(()) };
+        for file in ManagedFile::ALL {
+            let path = managed(work, file);
+            let found = kind(self.store().disk(), &path)?.and_then(NotRegular::of_kind);
+            if let Some(NotRegular(what)) = found {
+                return Err(WrongKind::error(&path, what)).context("read", &path);
+            }
+        }
+        Ok(())
     }
 
     /// As [`Operation::settle`], before the workspace's copy goes: whatever of it the store does not have is kept.

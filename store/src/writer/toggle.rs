@@ -38,6 +38,7 @@ impl Writer {
     fn hide(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Toggled> {
         let (guards, mut op) = self.begin_locked(false, wait, |snapshot| hidden_with(snapshot, id))?;
         // First everything is safe in the store, then the decision is written down, then files go.
+        op.check_nothing_held_inside(guards.keys().copied())?;
         let seen = op.look_at_work(guards.keys().copied())?;
         for guard in guards.values() {
             op.settle_whole(guard)?;
@@ -93,6 +94,11 @@ impl Writer {
             let asked_for = each == id || ancestors.contains(&each);
             if !asked_for && (was_shown || found.intent == Projection::LocalOnly) {
                 continue;
+            }
+            if op.snapshot().held_copy(each).is_some() {
+                return Err(Error::Refused(format!(
+                    "a copy of {each} in this worktree is held; `jp import {each}` joins it and shows the conversation"
+                )));
             }
             op.settle(guard)?;
             op.update(each, |conversation| conversation.intent = Projection::Projected);

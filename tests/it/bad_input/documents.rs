@@ -76,7 +76,7 @@ fn a_broken_document_is_named_and_hides_nothing() {
     for (file, table) in BROKEN {
         for bytes in table {
             for side in [Side::Store, Side::Work, Side::Both] {
-                let work = workspace();
+                let work = workspace().known();
                 let paths = break_file(&work, side, file, bytes);
                 let told = format!("{file} on {side:?}: {:?}", String::from_utf8_lossy(bytes));
                 let before = shots(&work);
@@ -109,7 +109,7 @@ fn a_write_uses_the_good_copy_and_keeps_the_bad_bytes() {
     for (file, table) in BROKEN {
         for bytes in table {
             for side in [Side::Store, Side::Work, Side::Both] {
-                let work = workspace();
+                let work = workspace().known();
                 break_file(&work, side, file, bytes);
                 let told = format!("{file} on {side:?}: {:?}", String::from_utf8_lossy(bytes));
                 let before = shots(&work);
@@ -152,7 +152,7 @@ fn a_write_uses_the_good_copy_and_keeps_the_bad_bytes() {
 
 #[test]
 fn merge_markers_wait_for_a_person() {
-    let work = workspace();
+    let work = workspace().known();
     sample(A, "Good").write(&work, Place::Both);
     let marked = "{\n<<<<<<< HEAD\n  \"title\": \"Ours\",\n=======\n  \"title\": \"Theirs\",\n>>>>>>> other\n  \
                   \"last_activated_at\": \"2025-07-19 00:00:00.1\"\n}\n";
@@ -194,7 +194,7 @@ fn merge_markers_wait_for_a_person() {
 #[test]
 fn a_missing_document_is_damage_and_mended_from_the_other_copy() {
     for file in ["metadata.json", "events.json"] {
-        let work = workspace();
+        let work = workspace().known();
         sample(A, "Good").without(file).without("base_config.json").write(&work, Place::User);
         sample(A, "Good").without("base_config.json").write(&work, Place::Workspace);
         let (code, found) = problems(&work);
@@ -203,7 +203,7 @@ fn a_missing_document_is_damage_and_mended_from_the_other_copy() {
         assert_eq!(problems(&work), (0, Vec::new()), "{file}");
         assert!(roots(&work)[0].join(dirname(A, Some("New"))).join(file).is_file(), "{file}");
     }
-    let work = workspace();
+    let work = workspace().known();
     fs::create_dir_all(roots(&work)[0].join(A.to_string())).expect("made");
     assert_eq!(listed(&work, A)["title"], Value::Null);
     let before = shots(&work);

@@ -28,7 +28,7 @@ fn a_pipe_or_a_directory_in_place_of_a_file_hides_and_hangs_nothing() {
     for file in ["metadata.json", "events.json", "base_config.json"] {
         for is_pipe in [true, false] {
             for root in [0, 1] {
-                let work = workspace();
+                let work = workspace().known();
                 sample(A, "Odd").write(&work, Place::Both);
                 sample(B, "Sound").write(&work, Place::Both);
                 let path = roots(&work)[root].join(dirname(A, Some("Odd"))).join(file);

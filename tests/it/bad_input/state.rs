@@ -225,7 +225,7 @@ fn garbage_in_our_own_state_loses_nothing() {
 
 #[test]
 fn a_hundred_thousand_events_are_only_many() {
-    let work = workspace();
+    let work = workspace().known();
     let dir = sample(A, "Long").write(&work, Place::Both);
     let mut text = String::from("[\n");
     for turn in 0..25_000 {

@@ -69,7 +69,7 @@ fn a_commit_holds_what_the_store_has() {
 }
 
 #[test]
-fn what_cannot_be_brought_in_step_stops_the_commit() {
+fn merge_markers_stop_the_commit() {
     let (pair, id) = Pair::new();
     let file = work_file(&pair.it.work, &id, "events.json");
     fs::write(&file, "[\n<<<<<<< HEAD\n]\n").expect("written");
@@ -81,6 +81,41 @@ fn what_cannot_be_brought_in_step_stops_the_commit() {
     assert_eq!(pair.it.git(&["rev-parse", "HEAD"]).ok().stdout, before);
     pair.it.git(&["commit", "--quiet", "--no-verify", "--message=as it is"]).ok();
     assert_ne!(pair.it.git(&["rev-parse", "HEAD"]).ok().stdout, before);
+}
+
+/// A planted copy, a file that does not parse, and a link are named, and the commit goes on without them.
+#[test]
+fn what_is_held_does_not_stop_it() {
+    let (pair, id) = Pair::new();
+    let private = new(&pair.it.work, "Private", &["--local"]);
+    let secret = new(&pair.it.work, "Another", &[]);
+    pair.it.git(&["add", "--all"]).ok();
+    pair.commit().ok();
+    let planted = pair.it.root().join(format!(".jp/conversations/{}-planted", &private[4..]));
+    fs::create_dir(&planted).expect("made");
+    fs::write(planted.join("metadata.json"), r#"{"last_activated_at": "2025-07-19T00:00:00Z"}"#).expect("written");
+    fs::write(planted.join("base_config.json"), "{}").expect("written");
+    fs::write(planted.join("events.json"), "[]").expect("written");
+    pair.it.git(&["add", "--all"]).ok();
+    fs::write(work_file(&pair.it.work, &secret, "events.json"), "[ not JSON").expect("written");
+    let told = pair.commit().ok();
+    assert!(told.stderr.contains(&format!("jp import {private}")), "{}", told.told());
+    assert!(told.stderr.contains("events.json"), "{}", told.told());
+    // Nothing of the private conversation is in it.
+    let committed = pair.it.tree().into_iter().filter(|path| path.contains(&private[4..]));
+    for path in committed {
+        assert!(path.contains("-planted/"), "{path}");
+        assert!(!pair.it.committed(&path).unwrap_or_default().contains("Private"), "{path}");
+    }
+    let link = work_file(&pair.it.work, &secret, "events.json");
+    fs::remove_file(&link).expect("removed");
+    symlink("/etc/hostname", &link).expect("linked");
+    let told = pair.commit().ok();
+    assert!(told.stderr.contains("symbolic link"), "{}", told.told());
+    // What can be brought in step is.
+    pair.other.jp(&["c", "edit", &id, "--title", "Second title"]).ok();
+    pair.commit().ok();
+    pair.assert_committed(&id);
 }
 
 #[test]

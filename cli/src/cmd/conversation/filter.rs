@@ -64,6 +64,7 @@ mod tests {
             looked: None,
             alike: false,
             moved: None,
+            rule: jp_store::observe::Rule::Newest,
         };
         for (text, expected) in [
             ("branch", true),

@@ -60,5 +60,5 @@ fn refuse_part(repository: &Repository) -> Result<()> {
     Err(Error::no(format!(
         "{project} is only a part of the worktree in {top}, and the hook looks for `.jp` at its top"
     ))
-    .hint(format!("a hook of your own can do it: jp export --workspace '{project}' || exit")))
+    .hint(format!("a hook of your own can do it: jp export --for-commit --workspace '{project}' || exit")))
 }

@@ -24,7 +24,7 @@ const MARKER: &str = "# jp hook: pre-commit, version ";
 const LONGEST_HOOK: u64 = 1 << 20;
 
 /// Every text that was installed before this one. A new version adds the one it replaces.
-const FORMER: &[&str] = &[];
+const FORMER: &[&str] = &[include_str!("former/pre-commit-1")];
 
 /// The repository that a project is in.
 pub(super) struct Repository {
@@ -170,7 +170,7 @@ mod tests {
         check(TEXT, Found::Current { executable: true });
         check("old\n", Found::Former { executable: true });
         check(&format!("{TEXT}\n"), Found::Edited { executable: true });
-        check(&TEXT.replace("version 1", "version 2"), Found::Edited { executable: true });
+        check(&TEXT.replace("version 2", "version 3"), Found::Edited { executable: true });
         check(&TEXT.replace('\n', "\r\n"), Found::Edited { executable: true });
         check("old", Found::Other("another hook"));
         check("", Found::Other("another hook"));

@@ -109,9 +109,10 @@ fn again(ctx: &Ctx<'_>, unsound: &Error) -> Result<bool, Option<Error>> {
 
 /// The bytes that count at the moment, whether or not they are sound: somebody may be about to mend them.
 fn current(disk: &dyn Disk, snapshot: &Snapshot, id: ConversationId, file: ManagedFile) -> Result<Option<Vec<u8>>> {
-    let dirs = snapshot.find(id)?.dirs();
+    let found = snapshot.find(id)?;
+    let dirs = found.dirs();
     let base = snapshot.ledger.get(id).and_then(|entry| entry.base.as_ref());
-    let first = glance(disk, file.unit(), dirs, base)?;
+    let first = glance(disk, file.unit(), dirs, base, found.rule)?;
     for root in [first, first.other()] {
         let dir = match root {
             Root::Store => dirs.store,

@@ -1,0 +1,92 @@
+//! Held copies beneath a mount and beside a mirror.
+
+use std::fs;
+
+use jp_tests::{Mirrored, Mounted, Shot, User, contents, ids};
+
+use super::*;
+use crate::story::digits;
+
+/// The id that no other worktree shows.
+fn private() -> String {
+    format!("jp-c{}", ids::L)
+}
+
+/// A worktree of the sample, with a planted copy of the local conversation. The first worktree has it in its ledger.
+#[track_caller]
+fn planted(m: &Mounted) -> (Mounted, PathBuf) {
+    m.workspace().jp(&["c", "edit", "--local=true", &private()]).ok();
+    m.workspace().jp(&["export"]).ok();
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=talk").ok();
+    let second = m.worktree("second");
+    let dir = plant(&conversations(second.workspace()), &private(), &events("planted", 2));
+    (second, dir)
+}
+
+#[test]
+fn a_mount_does_not_show_it() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let (second, dir) = planted(&m);
+    let (before, stored) = (Shot::of(&dir), contents(&m.stored(ids::L)));
+    let told = second.begin(&[]);
+    assert!(told.stderr.contains(&format!("jp import {}", private())), "{}", told.told());
+    let shown = contents(&second.point());
+    assert!(!shown.is_empty() && !shown.keys().any(|path| path.starts_with(dir.file_name().expect("a name"))));
+    assert!(!shown.keys().any(|path| path.to_string_lossy().contains(digits(&private()))), "{:?}", shown.keys());
+    assert_eq!(second.says(ids::L, "presence"), "local");
+    let told = second.jp(&["export", "--json"]);
+    assert_eq!(held(&told), [unjoined(&private())], "{}", told.told());
+    second.end(&[]);
+    before.assert_same(&Shot::of(&dir));
+    assert_eq!(contents(&m.stored(ids::L)), stored);
+    assert_eq!(named_by_status(second.workspace()), [private()]);
+    // Mounted again, the worktree is known.
+    second.begin(&[]);
+    assert_eq!(second.says(ids::L, "presence"), "local");
+    let told = second.jp(&["import", "--json", &private()]).ok();
+    assert_eq!(held(&told), [], "{}", told.told());
+    assert_eq!(second.says(ids::L, "presence"), "projected");
+    second.end(&[]);
+    assert_eq!(second.says(ids::L, "presence"), "projected");
+    assert_eq!(named_by_status(second.workspace()), Vec::<String>::new());
+    assert!(m.stored(ids::L).is_dir());
+}
+
+/// A mount that died leaves the worktree as it was, and the copy held.
+#[test]
+fn a_mount_that_dies_joins_nothing() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let (second, dir) = planted(&m);
+    let (before, stored) = (Shot::of(&dir), contents(&m.stored(ids::L)));
+    second.begin(&[]);
+    second.crash();
+    second.jp(&["unmount"]);
+    second.jp(&["export"]);
+    before.assert_same(&Shot::of(&dir));
+    assert_eq!(contents(&m.stored(ids::L)), stored);
+    assert_eq!(second.says(ids::L, "presence"), "local");
+}
+
+#[test]
+fn a_mirror_leaves_it_alone() {
+    let first = Mirrored::not_yet();
+    first.workspace().jp(&["c", "edit", "--local=true", &private()]).ok();
+    first.workspace().jp(&["export"]).ok();
+    first.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=talk").ok();
+    let second = first.worktree("second");
+    let dir = plant(&conversations(second.workspace()), &private(), &events("planted", 2));
+    let (before, stored) = (Shot::of(&dir), contents(&first.stored(ids::L)));
+    second.begin(&[]);
+    let named = second.in_step()["held"].to_string();
+    assert!(named.contains(&private()), "{named}");
+    // Edits on either side do not cross.
+    fs::write(dir.join("notes.md"), "mine").expect("written");
+    first.workspace().jp(&["c", "edit", &private(), "--title", "Other title"]).ok();
+    second.refresh();
+    fs::remove_file(dir.join("notes.md")).expect("removed");
+    second.refresh();
+    before.without_mtimes().assert_same(&Shot::of(&dir).without_mtimes());
+    assert_eq!(contents(&first.stored(ids::L)).len(), stored.len());
+    second.end(&[]);
+    assert_eq!(second.says(ids::L, "presence"), "local");
+}
