@@ -143,23 +143,27 @@ fn what_a_save_would_not_leave_is_written_anew() {
     let mut stage = stage();
     let (path, beside) = (join(D_PATH, "events.json"), join(D_PATH, "events.json.tmp"));
     let before = stage.driver.stat(&path).expect("there");
-    let save = |stage: &mut Stage, text: &str, change: &dyn Fn(&mut InProcess)| {
+    let save = |stage: &mut Stage, text: &str, done: &str, change: &dyn Fn(&mut InProcess)| {
         stage.driver.create(&beside).expect("made");
         stage.driver.write(&beside, &events(text)).expect("written");
         change(&mut stage.driver);
         stage.since();
         stage.driver.rename(&beside, &path).expect("saved");
-        assert_eq!(stage.since(), ["write_new"], "{text}");
+        assert_eq!(stage.since(), [done], "{text}");
         let now = stage.driver.stat(&path).expect("there");
         assert_eq!((stage.stored(), now.mode), (events(text), before.mode));
         assert!(now.mtime > before.mtime, "{text}");
     };
     let (old, far) = (before.mtime - 1_000_000_000, before.mtime + 1_000_000_000_000_000);
-    save(&mut stage, "other permissions", &|driver| {
+    // The file itself gets the name, with the permission bits of the one that it replaces.
+    save(&mut stage, "other permissions", "sync_file events.json.tmp", &|driver| {
         driver.chmod(&join(D_PATH, "events.json.tmp"), 0o600).expect("set");
     });
-    save(&mut stage, "an old time", &|driver| driver.set_mtime(&join(D_PATH, "events.json.tmp"), old).expect("set"));
-    save(&mut stage, "a time to come", &|driver| driver.set_mtime(&join(D_PATH, "events.json.tmp"), far).expect("set"));
+    for (text, time) in [("an old time", old), ("a time to come", far)] {
+        save(&mut stage, text, "write_new", &|driver| {
+            driver.set_mtime(&join(D_PATH, "events.json.tmp"), time).expect("set");
+        });
+    }
 }
 
 #[test]
