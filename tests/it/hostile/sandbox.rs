@@ -1,0 +1,266 @@
+//! A root directory of its own for one thread and the processes it starts. With it a link to `/` leads to a few files
+//! that nobody needs, and not to the machine that runs the tests.
+//!
+//! # Limitations
+//!
+//! Only root gets one. Without it a site is an ordinary temporary directory, and links to `/` must not be planted.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use jp_tests::{jp_binary, until};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use nix::unistd::{Pid, chdir, chroot, geteuid};
+use tempfile::TempDir;
+
+/// Directories of the system that programs need. They are read-only in a sandbox.
+const SYSTEM: [&str; 9] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt"];
+
+/// The variable that marks every process of a world, so that those left behind are found.
+pub(super) const TAG: &str = "JP_HOSTILE_WORLD";
+
+/// Where a world can be built and worked in.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// `/` in a sandbox.
+    base: PathBuf,
+    private: bool,
+    mounts: BTreeSet<String>,
+    /// A sandbox lies in memory that goes with its last process.
+    _dir: Option<TempDir>,
+}
+
+impl Site {
+    /// Enters a new sandbox, or a plain directory where there can be none. The calling thread never leaves it, so it is
+    /// one that was made for this.
+    pub(super) fn enter() -> io::Result<Self> {
+        if let Some(root) = private_root() {
+            isolate(root)?;
+            return Ok(Self { base: PathBuf::from("/"), private: true, mounts: mount_lines(), _dir: None });
+        }
+        let dir = TempDir::with_prefix("jp-hostile-")?;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
+        let base = dir.path().canonicalize()?;
+        fs::create_dir(base.join("capture"))?;
+        Ok(Self { base, private: false, mounts: mount_lines(), _dir: Some(dir) })
+    }
+
+    /// The top of everything that is compared.
+    pub(super) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The world's own directory. It lies so deep that no planted `../..` leads above the base.
+    pub(super) fn world(&self) -> PathBuf {
+        self.base.join("srv/a/b/world")
+    }
+
+    /// Where output of commands and traces go.
+    pub(super) fn capture(&self) -> PathBuf {
+        self.base.join("capture")
+    }
+
+    /// Names in the base that are not part of any world.
+    pub(super) fn is_ours(&self, name: &str) -> bool {
+        name == "capture"
+            || self.private && (SYSTEM.contains(&name) || ["proc", "dev", "fusectl", "jp"].contains(&name))
+    }
+
+    /// Where programs are found, `jp` first.
+    pub(super) fn search_path(&self) -> OsString {
+        let jp = if self.private { PathBuf::from("/jp") } else { parent_of_jp() };
+        let mut path = jp.into_os_string();
+        path.push(":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+        path
+    }
+
+    /// Whether something is mounted that was not when the site was entered.
+    pub(super) fn has_new_mounts(&self) -> bool {
+        !self.new_mounts().is_empty()
+    }
+
+    /// Ends all processes of a world and takes away what they mounted, also when they hang.
+    pub(super) fn clear(&self, tag: &str) {
+        let marked = marked(tag);
+        let mounts = self.new_mounts();
+        if !marked.is_empty() || !mounts.is_empty() {
+            for line in &mounts {
+                abort_connection(line);
+            }
+            for pid in &marked {
+                // It may have ended by itself.
+                let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+            }
+            for line in mounts.iter().rev() {
+                if let Some(point) = mount_point(line) {
+                    detach(&point);
+                }
+            }
+            until(Duration::from_secs(2), || marked.iter().all(|pid| !has_environment(*pid, tag)));
+        }
+    }
+
+    fn new_mounts(&self) -> Vec<String> {
+        let inside = |line: &String| self.private || mount_point(line).is_some_and(|at| at.starts_with(&self.base));
+        mount_lines().difference(&self.mounts).filter(|line| inside(line)).cloned().collect()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if !self.private {
+            // A directory without permissions cannot be emptied, not even by its owner.
+            let _ = Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.base).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// Whether the caller may have a sandbox.
+pub(super) fn can_be_private() -> bool {
+    private_root().is_some()
+}
+
+/// A directory that the root of a sandbox can be mounted on. Nobody else sees that.
+fn private_root() -> Option<&'static Path> {
+    static ROOT: OnceLock<Option<&Path>> = OnceLock::new();
+    *ROOT.get_or_init(|| {
+        // Trying it on another thread changes nothing for this one.
+        let may = || unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).is_ok();
+        if !geteuid().is_root() || !std::thread::spawn(may).join().unwrap_or(false) {
+            return None;
+        }
+        let jp = parent_of_jp();
+        ["/mnt", "/media", "/srv"].into_iter().map(Path::new).find(|dir| dir.is_dir() && !jp.starts_with(dir))
+    })
+}
+
+fn isolate(root: &Path) -> io::Result<()> {
+    let none: Option<&str> = None;
+    unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)?;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    mount(Some("tmpfs"), root, Some("tmpfs"), MsFlags::empty(), Some("mode=755,size=512m"))?;
+    for name in SYSTEM {
+        bring(name, root)?;
+    }
+    let make = |name: &str, mode| fs::DirBuilder::new().mode(mode).create(root.join(name));
+    for name in ["proc", "fusectl", "jp", "capture", "dev", "srv"] {
+        make(name, 0o755)?;
+    }
+    make("tmp", 0o777)?;
+    fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+    mount(Some("/proc"), &root.join("proc"), none, MsFlags::MS_BIND | MsFlags::MS_REC, none)?;
+    // Where the kernel has no such filesystem, a hanging mount is detached and not aborted.
+    let _ = mount(Some("fusectl"), &root.join("fusectl"), Some("fusectl"), MsFlags::empty(), none);
+    bind_read_only(&parent_of_jp(), &root.join("jp"))?;
+    for (name, major, minor) in
+        [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("fuse", 10, 229)]
+    {
+        let path = root.join("dev").join(name);
+        mknod(&path, SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), makedev(major, minor))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    }
+    chroot(root)?;
+    chdir("/")?;
+    Ok(())
+}
+
+/// Makes a directory of the system visible below `root`, as the link or the directory that it is.
+fn bring(name: &str, root: &Path) -> io::Result<()> {
+    let (from, to) = (Path::new("/").join(name), root.join(name));
+    let Ok(meta) = fs::symlink_metadata(&from) else { return Ok(()) };
+    if meta.is_symlink() {
+        return symlink(fs::read_link(from)?, to);
+    }
+    fs::create_dir(&to)?;
+    bind_read_only(&from, &to)
+}
+
+fn bind_read_only(from: &Path, to: &Path) -> io::Result<()> {
+    let none: Option<&str> = None;
+    mount(Some(from), to, none, MsFlags::MS_BIND, none)?;
+    mount(none, to, none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, none)?;
+    Ok(())
+}
+
+fn parent_of_jp() -> PathBuf {
+    let jp = jp_binary();
+    jp.parent().expect("an executable lies in a directory").to_owned()
+}
+
+/// The mounts that this thread sees. The process as a whole may see others.
+fn mount_lines() -> BTreeSet<String> {
+    let text = fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+}
+
+/// The fifth field, with its octal escapes decoded.
+fn mount_point(line: &str) -> Option<PathBuf> {
+    let field = line.split(' ').nth(4)?;
+    Some(PathBuf::from(OsString::from_vec(super::trace::unescape(field.as_bytes()))))
+}
+
+/// Makes the kernel fail every request of a FUSE mount, which ends whoever waits for an answer.
+fn abort_connection(line: &str) {
+    let Some(minor) = line.split(' ').nth(2).and_then(|device| device.split(':').nth(1)) else { return };
+    for dir in ["/fusectl", "/sys/fs/fuse/connections"] {
+        // It is there for mounts of the kind only.
+        let _ = fs::write(Path::new(dir).join(minor).join("abort"), "1");
+    }
+}
+
+fn detach(point: &Path) {
+    if geteuid().is_root() {
+        let _ = umount2(point, MntFlags::MNT_DETACH);
+    } else {
+        let _ = Command::new("fusermount3").arg("-uz").arg(point).stderr(Stdio::null()).status();
+    }
+}
+
+/// The processes with this tag in their environment.
+fn marked(tag: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| has_environment(*pid, tag)).collect()
+}
+
+fn has_environment(pid: i32, tag: &str) -> bool {
+    let wanted = format!("{TAG}={tag}");
+    let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    text.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sandbox_has_a_root_of_its_own() {
+        if !can_be_private() {
+            return;
+        }
+        let outside = fs::read_dir("/").expect("a root can be listed").count();
+        std::thread::spawn(|| {
+            let site = Site::enter().expect("a sandbox can be made");
+            fs::write("/planted", "").expect("the root is writable");
+            assert!(fs::write("/usr/planted", "").is_err() && fs::write("/etc/planted", "").is_err());
+            assert!(!site.has_new_mounts());
+            let status = Command::new("true").status().expect("programs can be run");
+            assert!(status.success());
+        })
+        .join()
+        .expect("it works");
+        assert!(!Path::new("/planted").exists());
+        assert_eq!(fs::read_dir("/").expect("a root can be listed").count(), outside);
+    }
+}
