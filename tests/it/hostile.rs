@@ -1,28 +1,24 @@
-//! What a repository, another program or a name can do to a user: nothing.
+//! Hostile repositories, stores and export targets.
 //!
-//! Whatever is planted in a worktree, in the store or in the target of an export, no command writes, moves or removes
-//! anything outside those three, none copies or prints what it finds there, and none hangs. The places to plant at are those
-//! that the commands open, as the kernel sees it (`trace`), and not those that somebody thought of.
+//! Links, FIFOs, sockets, devices, odd modes and odd names are planted in a worktree, in the store and in an export target.
+//! Then commands run. No command may write, move or remove anything outside these three areas, copy or print a secret from
+//! outside, destroy user files inside, panic, or hang. A trace of the system calls of each command gives the places at
+//! which something is planted.
 //!
-//! `JP_HOSTILE_SEED` chooses another sample of commands, `JP_HOSTILE_FULL=1` takes all of them, and
-//! `JP_HOSTILE_ONLY=text` takes only the places whose pattern has that text in it. `JP_HOSTILE_REPORT=file` writes
-//! everything that was found there.
+//! Settings, as environment variables:
+//! - `JP_HOSTILE_SEED=n`: another sample of commands.
+//! - `JP_HOSTILE_FULL=1`: at every place, all commands that access it.
+//! - `JP_HOSTILE_ONLY=text`: only places whose pattern contains the text.
+//! - `JP_HOSTILE_REPORT=file`: appends every finding to this file (absolute path).
+//! - `JP_HOSTILE_LIMIT=seconds`: the time limit of a command.
 
-// The commands, and one of them run to its end.
 mod commands;
-// Comparing everything outside.
 mod outside;
-// What is planted.
-mod plant;
-// A root directory of its own.
-mod sandbox;
-// What the program opens.
-mod trace;
-// Where things are planted.
 mod places;
-// Many worlds, and what was found in them.
+mod plant;
+mod sandbox;
 mod suite;
-// What lies around.
+mod trace;
 mod world;
 
 use std::fs;
@@ -42,22 +38,22 @@ use self::world::World;
 const SEED: u64 = 20_251_117;
 
 #[test]
-fn whoever_runs_the_tests_is_safe() {
+fn commands_of_the_caller_are_confined() {
     confined(User::Own);
 }
 
 #[test]
-fn a_user_without_rights_is_safe() {
+fn commands_of_an_unprivileged_user_are_confined() {
     if geteuid().is_root() {
         confined(User::Nobody);
     } else {
-        skip("whoever runs the tests is such a user already");
+        skip("the caller is an unprivileged user already");
     }
 }
 
-/// Where nothing is planted, nothing is found: what the suite finds comes from what was planted.
+/// Control: with nothing planted, every command succeeds and there are no findings.
 #[test]
-fn where_all_is_well_nothing_is_found() {
+fn a_benign_world_has_no_findings() {
     if !ready() {
         return;
     }
@@ -74,9 +70,9 @@ fn where_all_is_well_nothing_is_found() {
     assert!(found.is_empty(), "{}", tell(&found, 0, runs));
 }
 
-/// The suite can fail: each of these does one thing that no command may do.
+/// Control: each of these scripts does one thing that no command may do.
 #[test]
-fn what_must_not_happen_is_found() {
+fn violations_are_found() {
     static BAD: [(Cmd, &str); 9] = [
         (one("echo >> $W/outside/777"), "outside/777: other bytes"),
         (one("touch $W/main/src/main.rs"), "main/src/main.rs: other modification time"),
@@ -97,7 +93,7 @@ fn what_must_not_happen_is_found() {
 }
 
 #[test]
-fn a_command_that_hangs_is_ended() {
+fn a_hanging_command_is_killed() {
     in_world(|world| {
         let limit = Duration::from_millis(300);
         let ended = run_with(world, &["sh", "-c"], "mkfifo $W/tmp/p; echo begun; cat $W/tmp/p", limit);
@@ -107,10 +103,9 @@ fn a_command_that_hangs_is_ended() {
     });
 }
 
-/// Links that lead back up give a directory endlessly many names. Following them costs calls without end, so calls are
-/// counted.
+/// With two `conversations -> ..` links, the number of paths doubles at each level. The number of system calls must not.
 #[test]
-fn links_that_lead_back_are_not_followed() {
+fn upward_links_are_not_followed() {
     if !ready() {
         return;
     }
@@ -124,19 +119,19 @@ fn links_that_lead_back_are_not_followed() {
             if planted {
                 for name in &inner {
                     let link = below.join(name).join("conversations");
-                    // The first of them has a child.
+                    // One of the two has children.
                     let _ = fs::remove_dir_all(&link);
-                    symlink("..", &link).expect("nothing is in the way");
+                    symlink("..", &link).expect("the name is free");
                 }
             }
             let (files, ended) = strace(world, "jp c ls", Duration::from_secs(10)).expect("strace works");
             world.site.clear(&world.tag);
-            assert!(!ended.hung, "no end after {} calls", trace::count(&files));
+            assert!(!ended.hung, "killed after {} system calls", trace::count(&files));
             trace::count(&files)
         })
     };
     let (plain, planted) = (calls(false), calls(true));
-    assert!(planted < plain + plain / 2, "{plain} calls, and {planted} with two links");
+    assert!(planted < plain + plain / 2, "{plain} system calls without links, {planted} with two links");
 }
 
 #[track_caller]
@@ -149,13 +144,13 @@ fn confined(user: User) {
     assert!(found.is_empty(), "{}", tell(&found, seed, runs));
 }
 
-/// Whether the places can be found. Says so when they cannot.
+/// Whether the required programs are installed.
 #[track_caller]
 fn ready() -> bool {
     have(&["strace", "fusermount3"])
 }
 
-/// Does something in a world of its own.
+/// Calls `work` in a new world.
 #[track_caller]
 fn in_world<T: Send>(work: impl FnOnce(&World) -> T + Send) -> T {
     thread::scope(|scope| {

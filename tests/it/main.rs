@@ -16,7 +16,7 @@ mod git;
 mod hand_edits;
 // What git runs before a commit.
 mod hooks;
-// Links, pipes and names that somebody planted.
+// Hostile repositories, stores and export targets.
 mod hostile;
 // Metadata that was read once need not be read again, and is never believed.
 mod index;

@@ -1,4 +1,4 @@
-//! Every command that runs unattended, as a script, and one of them run to its end with its limits.
+//! The commands under test, as shell scripts, and a runner with limits on time, memory and file size.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,20 +14,20 @@ use super::outside::contains;
 use super::sandbox::TAG;
 use super::world::{EXTERNAL, SECRET, World};
 
-/// How many seconds a command may take, unless `JP_HOSTILE_LIMIT` says otherwise. All of them take some milliseconds.
+/// Time limit in seconds; `JP_HOSTILE_LIMIT` overrides it. Every command takes milliseconds when it does not hang.
 const LIMIT: u64 = 10;
 
-/// A command, or a few in a row.
+/// A script with one or more `jp` commands.
 #[derive(Debug)]
 pub(super) struct Cmd {
-    /// What a shell runs in the project. It has `$A` to `$D`, `$L` and `$O` for ids, `$E` for one that only the worktree
-    /// has, and `$W` for the world.
+    /// Run by `sh` in the project. Variables: `$A` to `$D`, `$L` and `$O` are ids, `$E` is the id of a conversation that
+    /// only the worktree has, `$W` is the world's directory.
     pub(super) script: &'static str,
-    /// It runs on every place, whatever it opens.
+    /// Run at every place, also if its trace does not touch the place.
     pub(super) always: bool,
-    /// Paths in the world that this one may make or change besides.
+    /// Further paths in the world that it may create, or change the modification time of.
     pub(super) may: &'static [&'static str],
-    /// It may put what is not a conversation into the trash.
+    /// It may move a directory that is not a conversation into the trash.
     pub(super) trashes: bool,
 }
 
@@ -39,13 +39,15 @@ const fn always(script: &'static str) -> Cmd {
     Cmd { script, always: true, may: &[], trashes: false }
 }
 
-/// What people do in a mount, or in real files that are kept in step. Nothing in it follows a planted link: whatever is
-/// changed outside, the program has changed.
+/// File operations in a mount or a mirror. The script itself follows no planted link, so a change outside was made by `jp`.
+/// `$check` must hold while mounted, or the script fails.
 macro_rules! in_the_tree {
-    ($mount:literal) => {
+    ($mount:literal, $check:literal) => {
         concat!(
             $mount,
             " || exit 1\n",
+            $check,
+            " || failed=1\n",
             r#"
             top=$(realpath -e .jp/conversations) && [ "$top" = "$W/main/.jp/conversations" ] || { jp unmount; exit 1; }
             own() { [ "$(realpath -m "$1")" = "$top/$1" ]; }
@@ -58,13 +60,13 @@ macro_rules! in_the_tree {
             own $a/conversations && d=$(ls -d $D*) && mv $d $a/conversations/
             own $a/conversations && rm -r $a/conversations/$B*
             cd "$W/main"
-            jp unmount
+            jp unmount && [ -z "$failed" ]
             "#
         )
     };
 }
 
-/// All of them, those that only read first.
+/// All commands; those that only read come first.
 pub(super) const COMMANDS: &[Cmd] = &[
     always("jp status"),
     one("jp status --json"),
@@ -136,37 +138,37 @@ pub(super) const COMMANDS: &[Cmd] = &[
     Cmd { script: "jp doctor --fix", always: true, may: &[], trashes: true },
     one("jp gc"),
     always("jp gc --trash=0s --conflicts=0s"),
-    always(in_the_tree!("jp mount")),
-    one(in_the_tree!("jp mount --mirror")),
+    always(in_the_tree!("jp mount", "grep -q ' - fuse' /proc/self/mountinfo")),
+    one(in_the_tree!("jp mount --mirror", "true")),
 ];
 
 impl Cmd {
-    /// The first line is enough to recognise it.
+    /// The first line of the script, for messages.
     pub(super) fn name(&self) -> &'static str {
         self.script.lines().next().unwrap_or_default()
     }
 
-    /// Whether it leaves processes behind when it goes wrong.
+    /// Whether it starts a daemon.
     pub(super) fn mounts(&self) -> bool {
         self.script.starts_with("jp mount")
     }
 }
 
-/// What became of a command.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    /// It had to be killed.
+    /// Killed because it exceeded the time limit.
     pub(super) hung: bool,
-    /// 128 plus the signal for a killed process.
+    /// The exit code, or 128 plus the signal.
     pub(super) code: i32,
-    /// Both streams, the beginning of them.
+    /// The first 4,000 bytes of stdout and stderr.
     pub(super) text: String,
-    /// The secret is in what it printed.
+    /// The output contains the secret.
     pub(super) told: bool,
 }
 
 impl Ended {
-    /// A panic, or a signal that nobody here sent.
+    /// Describes a panic or a death by a signal that the runner did not send.
     pub(super) fn crashed(&self) -> Option<String> {
         if self.hung {
             return None;
@@ -183,18 +185,18 @@ impl Ended {
     }
 }
 
-/// Runs a command in the project.
+/// Runs a script in the project.
 pub(super) fn run(world: &World, script: &str) -> io::Result<Ended> {
     let limit = Duration::from_secs(setting("JP_HOSTILE_LIMIT").unwrap_or(LIMIT));
     run_with(world, &["sh", "-c"], script, limit)
 }
 
-/// The same with another program in front, and another limit.
+/// Runs a script with another interpreter and time limit. `before` is the program and its arguments before the script.
 pub(super) fn run_with(world: &World, before: &[&str], script: &str, limit: Duration) -> io::Result<Ended> {
     let root = world.root();
     let capture = world.site.capture();
     let (out, err) = (capture.join("out"), capture.join("err"));
-    // Memory and files are bounded, so that a device that never ends does not end the machine.
+    // Limits on memory and file size protect the machine from reading or copying /dev/zero.
     let script = format!("ulimit -v 1500000 -f 131072 2> /dev/null\n{script}");
     let mut command = Command::new(before[0]);
     command
@@ -219,7 +221,7 @@ pub(super) fn run_with(world: &World, before: &[&str], script: &str, limit: Dura
         command.env(name, id.to_string());
     }
     command.env("E", EXTERNAL.to_string());
-    // The output goes to files, because a daemon that keeps a pipe open would be waited for.
+    // Output goes to files: a daemon that keeps a pipe open would block the reader.
     command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?).process_group(0);
     if let Some(uid) = world.uid() {
         command.uid(uid).gid(uid);
@@ -233,7 +235,7 @@ pub(super) fn run_with(world: &World, before: &[&str], script: &str, limit: Dura
     };
     let hung = !until(limit, &mut ended);
     if hung {
-        // What waits for its own mount is ended when the site is cleared.
+        // A process that waits for its own mount survives this; `Site::clear` ends it.
         let _ = killpg(group, Signal::SIGKILL);
         until(Duration::from_millis(200), &mut ended);
     }

@@ -1,33 +1,72 @@
-//! Everything that a command has no business with, before and after: names, bytes, modes, owners, times, link targets.
-//! Nothing here follows a link.
+//! Snapshots of a file tree, compared before and after a command: names, bytes, modes, owners, modification times, link
+//! targets, and reads of secret files. No function here follows a link.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-/// What is to be done with a path.
+/// How a path is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Care {
-    /// Nothing below it is looked at.
+    /// Not visited.
     Skip,
-    /// It stays as it is, in every respect.
+    /// Must not change in any recorded attribute.
     Strict,
-    /// It stays as it is, and nobody reads it either.
+    /// Must not change, and regular files must not be read.
     Unread,
-    /// It stays; names may come and go in it, so its time says nothing.
+    /// Like `Strict`, but the modification time may change because entries may be added and removed.
     Holder,
-    /// A command may change it. It is searched for the secret.
+    /// May change. Files are searched for the secret.
     Free,
 }
 
-/// A tree at one moment.
+/// A snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     entries: BTreeMap<PathBuf, Entry>,
-    /// Free files that hold the secret.
+    /// `Free` files that contain the secret.
     pub(super) leaks: Vec<PathBuf>,
+    /// File contents by path, so that the next snapshot need not read unchanged files.
+    read: HashMap<PathBuf, (Stamp, Rc<[u8]>)>,
+}
+
+/// If it is equal, the bytes are equal: no program can set a ctime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: (u64, u64),
+    size: u64,
+    changed: (i64, i64),
+}
+
+/// A difference between two snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) path: PathBuf,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Removed,
+    /// With its kind.
+    Created(String),
+    /// With a description of all attributes that differ.
+    Changed(String),
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = show(&self.path);
+        match &self.what {
+            What::Removed => write!(f, "removed: {path}"),
+            What::Created(kind) => write!(f, "created: {path} ({kind})"),
+            What::Changed(how) => write!(f, "{path}: {how}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,42 +81,47 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Body {
     Dir,
-    File(Vec<u8>),
+    File(Rc<[u8]>),
     Link(PathBuf),
     Other(&'static str, u64),
 }
 
 impl Look {
-    /// Looks at everything below `base`. `care` is asked with paths relative to it. Where `secret` is found in free
-    /// files, that is noted.
+    /// Scans everything below `base`. `care` gets paths relative to `base`.
     pub(super) fn at(base: &Path, secret: &[u8], care: &dyn Fn(&Path) -> Care) -> Self {
+        Self::default().again(base, secret, care)
+    }
+
+    /// Like [`Self::at`]; takes the bytes of files that have not changed since `self` from `self`.
+    pub(super) fn again(&self, base: &Path, secret: &[u8], care: &dyn Fn(&Path) -> Care) -> Self {
         let mut look = Self::default();
-        look.collect(base, Path::new(""), secret, care);
+        look.collect(base, Path::new(""), secret, care, self);
         look
     }
 
-    /// What became different, one line for each path. A read is named as such.
-    pub(super) fn diff(&self, after: &Self) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// The paths that differ.
+    pub(super) fn diff(&self, after: &Self) -> Vec<Change> {
+        let mut changes = Vec::new();
         for (path, old) in &self.entries {
-            match after.entries.get(path) {
-                None => lines.push(format!("removed: {}", show(path))),
-                Some(new) if old != new => lines.push(format!("{}: {}", show(path), change(old, new))),
-                Some(_) => {}
-            }
+            let what = match after.entries.get(path) {
+                None => What::Removed,
+                Some(new) if old != new => What::Changed(change(old, new)),
+                Some(_) => continue,
+            };
+            changes.push(Change { path: path.clone(), what });
         }
         for (path, new) in &after.entries {
             if !self.entries.contains_key(path) {
-                lines.push(format!("created: {} ({})", show(path), kind(&new.body)));
+                changes.push(Change { path: path.clone(), what: What::Created(kind(&new.body)) });
             }
         }
-        lines
+        changes
     }
 
-    fn collect(&mut self, base: &Path, relative: &Path, secret: &[u8], care: &dyn Fn(&Path) -> Care) {
+    fn collect(&mut self, base: &Path, relative: &Path, secret: &[u8], care: &dyn Fn(&Path) -> Care, last: &Self) {
         let how = care(relative);
         let path = base.join(relative);
-        // Whatever vanishes meanwhile is gone; the comparison says so.
+        // An entry that vanishes during the scan shows up as removed.
         let Ok(meta) = fs::symlink_metadata(&path) else { return };
         if how == Care::Skip {
             return;
@@ -85,13 +129,19 @@ impl Look {
         let kind = meta.file_type();
         let body = if kind.is_dir() {
             for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
-                self.collect(base, &relative.join(entry.file_name()), secret, care);
+                self.collect(base, &relative.join(entry.file_name()), secret, care, last);
             }
             Body::Dir
         } else if kind.is_symlink() {
             Body::Link(fs::read_link(&path).unwrap_or_default())
         } else if kind.is_file() {
-            let bytes = read(&path);
+            let stamp =
+                Stamp { inode: (meta.dev(), meta.ino()), size: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) };
+            let bytes = match last.read.get(relative) {
+                Some((then, bytes)) if *then == stamp => Rc::clone(bytes),
+                _ => Rc::from(read(&path)),
+            };
+            self.read.insert(relative.to_owned(), (stamp, Rc::clone(&bytes)));
             if how == Care::Free && contains(&bytes, secret) {
                 self.leaks.push(relative.to_owned());
             }
@@ -112,30 +162,29 @@ impl Look {
             mode: meta.mode() & 0o7777,
             owner: (meta.uid(), meta.gid()),
             mtime: (how != Care::Holder).then(|| nanoseconds(meta.mtime(), meta.mtime_nsec())),
-            // Listing a directory leaves a trace, and the comparison lists all of them.
+            // The scan itself lists directories, which changes their access times.
             atime: (how == Care::Unread && kind.is_file()).then(|| nanoseconds(meta.atime(), meta.atime_nsec())),
         };
         self.entries.insert(relative.to_owned(), entry);
     }
 }
 
-/// Whether `bytes` holds `needle`.
 pub(super) fn contains(bytes: &[u8], needle: &[u8]) -> bool {
     memchr::memmem::find(bytes, needle).is_some()
 }
 
-/// A path as a failure message has it: on one line, without control characters.
+/// Formats a path on one line, with control characters escaped.
 pub(super) fn show(path: &Path) -> String {
     let text = format!("{:?}", path.as_os_str());
     let plain = text.trim_matches('"');
     if plain.contains('\\') { text } else { plain.to_owned() }
 }
 
-/// Reads without following a link, waiting for anybody, or leaving a trace in the access time.
+/// Reads a file without following a link, blocking, or changing the access time.
 fn read(path: &Path) -> Vec<u8> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let open = |flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
-    // Only the owner may leave no trace.
+    // O_NOATIME fails for a file of another user.
     let Ok(mut file) = open(flags | libc::O_NOATIME).or_else(|_| open(flags)) else { return Vec::new() };
     let mut bytes = Vec::new();
     let _ = file.read_to_end(&mut bytes);
@@ -150,6 +199,9 @@ fn kind(body: &Body) -> String {
         Body::Other(what, _) => (*what).to_owned(),
     }
 }
+
+/// The description of a change of the modification time alone.
+pub(super) const OTHER_TIME: &str = "other modification time";
 
 fn change(old: &Entry, new: &Entry) -> String {
     let mut parts = Vec::new();
@@ -168,7 +220,7 @@ fn change(old: &Entry, new: &Entry) -> String {
         parts.push(format!("owner {:?} is now {:?}", old.owner, new.owner));
     }
     if old.mtime != new.mtime {
-        parts.push("other modification time".to_owned());
+        parts.push(OTHER_TIME.to_owned());
     }
     if old.atime != new.atime {
         parts.push("was read".to_owned());
@@ -176,7 +228,7 @@ fn change(old: &Entry, new: &Entry) -> String {
     parts.join(", ")
 }
 
-/// Whether reading a file is visible in its access time here.
+/// Whether the filesystem updates access times.
 pub(super) fn reads_are_visible(dir: &Path) -> bool {
     let path = dir.join("read-me");
     let atime = || fs::metadata(&path).map(|meta| meta.atime()).unwrap_or_default();
@@ -219,6 +271,10 @@ mod tests {
         })
     }
 
+    fn lines(changes: &[Change]) -> Vec<String> {
+        changes.iter().map(Change::to_string).collect()
+    }
+
     #[track_caller]
     fn check(change: impl FnOnce(&Path), expected: &[&str]) {
         let dir = tree();
@@ -231,11 +287,11 @@ mod tests {
         for name in ["out", "out/d"] {
             set_mtime(&dir.path().join(name), time);
         }
-        assert_eq!(before.diff(&look(&dir, Care::Strict)), expected);
+        assert_eq!(lines(&before.diff(&look(&dir, Care::Strict))), expected);
     }
 
     #[test]
-    fn looking_changes_nothing() {
+    fn equal_trees_have_no_difference() {
         check(|_| {}, &[]);
         check(|dir| fs::write(dir.join("free/new"), "new").expect("written"), &[]);
     }
@@ -265,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_where_it_does_not_belong() {
+    fn copies_of_the_secret_are_found() {
         let dir = tree();
         assert!(look(&dir, Care::Strict).leaks.is_empty());
         fs::copy(dir.path().join("out/a"), dir.path().join("free/copy")).expect("copied");
         assert_eq!(look(&dir, Care::Strict).leaks, [PathBuf::from("free/copy")]);
-        // A link to it is no copy of it.
+        // A link to the secret is not a copy.
         fs::remove_file(dir.path().join("free/copy")).expect("removed");
         symlink("../out/a", dir.path().join("free/copy")).expect("linked");
         assert!(look(&dir, Care::Strict).leaks.is_empty());
@@ -284,8 +340,8 @@ mod tests {
         }
         set_mtime(&dir.path().join("out/a"), 0);
         let before = look(&dir, Care::Unread);
-        assert!(before.diff(&look(&dir, Care::Unread)).is_empty(), "looking leaves no trace");
+        assert!(before.diff(&look(&dir, Care::Unread)).is_empty(), "a snapshot must not change access times");
         fs::read(dir.path().join("out/a")).expect("readable");
-        assert_eq!(before.diff(&look(&dir, Care::Unread)), ["out/a: was read"]);
+        assert_eq!(lines(&before.diff(&look(&dir, Care::Unread))), ["out/a: was read"]);
     }
 }

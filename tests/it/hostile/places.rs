@@ -1,4 +1,4 @@
-//! The places that commands open, found by running each of them once under `strace` in a world where all is well.
+//! The places that commands access, found by running each command under `strace` in a world with nothing planted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,26 +13,27 @@ use super::sandbox::Site;
 use super::trace::{CALLS, Touch, touches};
 use super::world::{ELSEWHERE, EXTERNAL, SECOND, TRASHED, World};
 
-/// Tracing makes everything slow, and a trace that hangs is an error of its own.
+/// Time limit of a traced command.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A place to plant at. Places that differ in a conversation's id alone are one.
+/// A path at which something can be planted. Paths that differ only in a conversation id are one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The path, with what varies replaced.
+    /// The path with its varying parts replaced; see [`pattern`].
     pub(super) pattern: String,
-    /// One such path, relative to the world.
+    /// The path that stands for the pattern, relative to the world.
     pub(super) path: PathBuf,
     /// Commands treat it as a directory.
     pub(super) listed: bool,
-    /// The commands that open it, as numbers.
+    /// Indexes of the commands that access it.
     pub(super) commands: BTreeSet<usize>,
 }
 
-/// What a command opened in a world: paths relative to it, with whether they are listed.
+/// The paths that a command accessed, relative to the world, and whether they are treated as directories.
 pub(super) type Opened = BTreeMap<PathBuf, bool>;
 
-/// Runs a command under `strace` in a fresh world. A known worktree has been exported before; another is as a clone is.
+/// Runs a command under `strace` in a fresh world. If `known`, the worktree has been exported before; otherwise it has no
+/// state, like a fresh clone.
 pub(super) fn trace_command(number: usize, known: bool) -> io::Result<Opened> {
     let site = Site::enter()?;
     let world = World::build(site, User::Own, format!("trace-{number}-{known}"))?;
@@ -41,7 +42,7 @@ pub(super) fn trace_command(number: usize, known: bool) -> io::Result<Opened> {
     }
     let (files, ended) = strace(&world, COMMANDS[number].script, LIMIT)?;
     if ended.hung {
-        return Err(io::Error::other(format!("it hangs where nothing is planted: {}", ended.text)));
+        return Err(io::Error::other(format!("it hangs with nothing planted: {}", ended.text)));
     }
     let root = world.root();
     let found = in_world(&touches(&files, "jp"), &root);
@@ -49,8 +50,8 @@ pub(super) fn trace_command(number: usize, known: bool) -> io::Result<Opened> {
     Ok(found)
 }
 
-/// The files that `strace` writes for a script, one for each process. A script that takes too long is ended; what it did
-/// until then is returned with that.
+/// Runs a script under `strace` and returns the output files, one per process. If the script exceeds the limit, it is killed
+/// and the files so far are returned.
 pub(super) fn strace(world: &World, script: &str, limit: Duration) -> io::Result<(Vec<Vec<u8>>, Ended)> {
     let dir = world.site.capture().join("trace");
     fs::create_dir(&dir)?;
@@ -75,8 +76,8 @@ fn in_world(touches: &BTreeSet<Touch>, root: &Path) -> Opened {
     opened
 }
 
-/// Puts together what all commands opened. Also says how many paths cannot be planted at, because nobody can tell their
-/// names before.
+/// Merges the traces of all commands into places. Also returns the patterns at which nothing can be planted, because their
+/// names are unpredictable.
 pub(super) fn gather(opened: &[(usize, Opened)]) -> (Vec<Place>, BTreeSet<String>) {
     let mut by_pattern: BTreeMap<String, BTreeMap<PathBuf, (bool, BTreeSet<usize>)>> = BTreeMap::new();
     for (number, paths) in opened {
@@ -92,7 +93,7 @@ pub(super) fn gather(opened: &[(usize, Opened)]) -> (Vec<Place>, BTreeSet<String
     by_pattern.retain(|pattern, _| !volatile(pattern) && pattern.matches("<conv>").count() < 3);
     let places = by_pattern.into_iter().filter_map(|(pattern, paths)| {
         let listed = paths.values().any(|(listed, _)| *listed);
-        // The one that most commands open stands for all.
+        // The path that most commands access stands for the pattern.
         let path =
             paths.iter().max_by_key(|(path, (_, commands))| (commands.len(), std::cmp::Reverse(*path)))?.0.clone();
         let commands = paths.into_values().flat_map(|(_, commands)| commands).collect();
@@ -101,18 +102,18 @@ pub(super) fn gather(opened: &[(usize, Opened)]) -> (Vec<Place>, BTreeSet<String
     (places.collect(), unknown)
 }
 
-/// Whether a path is in one of the three areas: the worktree, the stores of the workspace, the target of exports.
+/// Whether a path is in the worktree, the data directory or the export target.
 fn is_inside(path: &Path) -> bool {
     let below = |dir: &str| path.starts_with(dir);
     let elsewhere = path.iter().any(|part| part == "..");
     let area = below("main") && path != Path::new("main") || below("data") || below("target");
-    // Stores of others and the user's own files are not opened; if they are, the comparison says so.
+    // Commands must not touch these at all; the comparison reports it if they do.
     let strange = below("data/workspace/other-zz999") || path.iter().any(|part| part == "stranger");
     area && !strange && !elsewhere
 }
 
-/// A path with its varying parts replaced: `<conv>` for a conversation of the world, `<key>` for a worktree's state,
-/// `<new>`, `<pid>` and `<n>` for what nobody can know before.
+/// Replaces the varying parts of a path: `<conv>` is a conversation of the template, `<key>` a worktree key; `<new>` (a new
+/// conversation), `<pid>` and `<n>` (a random part) are unpredictable.
 pub(super) fn pattern(path: &Path) -> String {
     let parts: Vec<String> = path.iter().map(|part| pattern_of(&part.to_string_lossy())).collect();
     parts.join("/")
@@ -134,14 +135,14 @@ fn pattern_of(name: &str) -> String {
     if name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return "<key>".to_owned();
     }
-    // Temporaries of a library end in six random letters.
+    // Names from the tempfile crate end in six random characters.
     let tail = name.get(name.len().saturating_sub(6)..).unwrap_or_default();
     let random = tail.bytes().all(|byte| byte.is_ascii_alphanumeric())
         && tail.bytes().any(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
     if name.starts_with('.') && name.len() > 7 && random {
         return format!("{}<n>", &name[..name.len() - 6]);
     }
-    // Numbers within a name.
+    // Numbers inside a name.
     let mut out = String::new();
     let mut number = String::new();
     for c in name.chars().chain(['\0']) {
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_varies_is_replaced() {
+    fn replaces_varying_parts() {
         let check = |path: &str, expected: &str| assert_eq!(pattern(Path::new(path)), expected);
         check("main/.jp/conversations/.tmp/27128-4/events.json", "main/.jp/conversations/.tmp/<pid>-<n>/events.json");
         check("data/17528832001-refactor/metadata.json", "data/<conv>/metadata.json");
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_path_stands_for_all_of_its_pattern() {
+    fn merges_paths_of_one_pattern() {
         let opened = |paths: &[&str]| paths.iter().map(|path| (PathBuf::from(path), path.ends_with("d"))).collect();
         let (a, b) = ("data/17528832001-a", "data/17528842001-b");
         let all = [(0, opened(&[a, "data/d", "elsewhere/x"])), (1, opened(&[b, "data/.tmp/1-1"])), (2, opened(&[b]))];

@@ -1,4 +1,4 @@
-//! What is put in a place where a program expects something else.
+//! Plants links, pipes, devices, modes and names at a place.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,14 +14,14 @@ use super::places::Place;
 use super::sandbox::can_be_private;
 use super::world::{SILO, World};
 
-/// A kind of thing.
+/// What is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// A link to a directory outside that has conversations, locks and numbers in it.
+    /// A link to an outside directory that contains conversations, lock files and numbered files.
     LinkToDir,
-    /// A link to a file outside that is what is expected, if possible.
+    /// A link to an outside file in the expected format, if there is one.
     LinkToFile,
-    /// A link to a file that holds a password.
+    /// A link to a file with a password.
     LinkToSecret,
     /// A link to `..`.
     LinkToParent,
@@ -31,27 +31,27 @@ pub(super) enum Kind {
     LinkToRoot,
     /// A link to itself.
     LinkToItself,
-    /// A link to something outside that is not there yet.
+    /// A link to an outside path that does not exist.
     LinkToNothing,
     /// A link to the store.
     LinkToStore,
-    /// A link to a file that never ends.
+    /// A link to `/dev/zero`.
     LinkToZero,
-    /// A pipe that nobody writes to.
+    /// A FIFO without a writer.
     Pipe,
-    /// A socket that nobody listens on.
+    /// A socket without a listener.
     Socket,
-    /// A device that is empty.
+    /// A character device like `/dev/null`.
     NullDevice,
-    /// A device that never ends.
+    /// A character device like `/dev/zero`.
     ZeroDevice,
-    /// A directory with the user's files in it.
+    /// A directory with files in it.
     Dir,
-    /// A file with anything in it.
+    /// A text file.
     File,
-    /// What is there, or a file, with this mode.
+    /// This mode on the existing entry; if there is none, on a new one.
     Mode(u32),
-    /// Files with odd names, in a directory that is listed.
+    /// Files with odd names, inside the directory.
     OddFiles,
     /// Directories with odd names.
     OddDirs,
@@ -64,7 +64,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// All kinds that this caller can plant.
+    /// All kinds that the caller of the tests can plant.
     pub(super) fn all() -> Vec<Self> {
         use Kind::*;
         let mut all = vec![
@@ -101,18 +101,28 @@ impl Kind {
         all
     }
 
-    /// Whether it goes into a directory, and not in its place.
+    /// Whether it can be planted at this place.
+    pub(super) fn fits(self, place: &Place) -> bool {
+        // A link that the user names as the target of an export is the user's choice, and so is the directory behind it.
+        let leads_out = [Self::LinkToDir, Self::LinkToParent, Self::LinkToGrandparent, Self::LinkToRoot];
+        if place.pattern == "target" && leads_out.contains(&self) {
+            return false;
+        }
+        !self.is_odd() || place.listed
+    }
+
+    /// Whether it is planted inside a directory instead of replacing it.
     pub(super) fn is_odd(self) -> bool {
         matches!(self, Self::OddFiles | Self::OddDirs | Self::OddLinksToDir | Self::OddLinksToSecret | Self::OddPipes)
     }
 
-    /// Whether only root can make it.
+    /// Whether only root can create it.
     pub(super) fn is_device(self) -> bool {
         matches!(self, Self::NullDevice | Self::ZeroDevice)
     }
 }
 
-/// Names that mean something else to a program than to the user who chose them.
+/// Names that programs tend to misinterpret: options, numbers, control characters, invalid UTF-8.
 pub(super) fn odd_names() -> Vec<OsString> {
     let mut names: Vec<OsString> =
         ["777", "1-1", "12345-0", "-rf", "..x", "...", "a\nb", "\x1b[2J\x1b]0;title\x07", " ", "*", "con\\x"]
@@ -124,8 +134,7 @@ pub(super) fn odd_names() -> Vec<OsString> {
     names
 }
 
-/// Plants something. What must stay as it is from then on is noted in the world. Answers whether there is anything
-/// to plant.
+/// Plants something, and adds planted user files to the world. Returns false if the kind does not apply to what is there.
 pub(super) fn plant(world: &mut World, place: &Place, kind: Kind) -> io::Result<bool> {
     let path = world.root().join(&place.path);
     if let Some(parent) = path.parent() {
@@ -142,7 +151,7 @@ pub(super) fn plant(world: &mut World, place: &Place, kind: Kind) -> io::Result<
             Err(_) => fs::write(&path, "{}")?,
         }
         world.give(&path)?;
-        // A change of owner clears bits.
+        // After the change of owner, which clears the setuid bit.
         fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
         return Ok(true);
     }
@@ -153,7 +162,7 @@ pub(super) fn plant(world: &mut World, place: &Place, kind: Kind) -> io::Result<
     Ok(true)
 }
 
-/// Something by which a planted thing is recognised: while it says the same, it is still there.
+/// Changes if the planted entry is replaced.
 pub(super) fn identity(path: &Path) -> Option<(u64, u32, u64)> {
     let meta = fs::symlink_metadata(path).ok()?;
     Some((meta.ino(), meta.mode(), meta.rdev()))
@@ -207,10 +216,11 @@ fn plant_names(world: &mut World, place: &Place, kind: Kind) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a planted name is the user's wherever it lies. What is in a conversation goes where that goes, and a directory
-/// named like a conversation is one.
+/// Whether a planted name must stay where it is. Files in a conversation move with it, a directory named like a conversation
+/// is one, and the contents of a second silo move into the first.
 fn stays(place: &Place, name: &OsStr, kind: Kind) -> bool {
-    if place.pattern.contains("<conv>") || place.pattern.contains(".trash") {
+    let moves = ["<conv>", ".trash", "feature-otvo8"].iter().any(|part| place.pattern.contains(part));
+    if moves {
         return false;
     }
     let numbered = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
@@ -218,7 +228,7 @@ fn stays(place: &Place, name: &OsStr, kind: Kind) -> bool {
     kind != Kind::OddDirs || !numbered || !of_conversations
 }
 
-/// The file outside that looks most like what a file of this name should be.
+/// The outside file whose format fits a name best.
 fn suitable(outside: &Path, name: &OsStr) -> PathBuf {
     let same = outside.join(name);
     if same.is_file() {
@@ -236,7 +246,7 @@ fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes directories down to this one, as the user's.
+/// Creates a directory and its parents, owned by the user.
 fn make_dirs(world: &World, path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());

@@ -1,9 +1,9 @@
-//! A root directory of its own for one thread and the processes it starts. With it a link to `/` leads to a few files
-//! that nobody needs, and not to the machine that runs the tests.
+//! A private mount namespace and root directory for one thread and its child processes. Inside it, a planted link to `/`
+//! leads to a temporary filesystem instead of the machine that runs the tests.
 //!
 //! # Limitations
 //!
-//! Only root gets one. Without it a site is an ordinary temporary directory, and links to `/` must not be planted.
+//! Needs root. For other users a site is a temporary directory, and no link to `/` may be planted in it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -24,26 +24,26 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::{Pid, chdir, chroot, geteuid};
 use tempfile::TempDir;
 
-/// Directories of the system that programs need. They are read-only in a sandbox.
+/// System directories that are visible in a sandbox, read-only.
 const SYSTEM: [&str; 9] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt"];
 
-/// The variable that marks every process of a world, so that those left behind are found.
+/// Environment variable that marks every process of a world, so that remaining processes can be found.
 pub(super) const TAG: &str = "JP_HOSTILE_WORLD";
 
-/// Where a world can be built and worked in.
+/// The surroundings of a world.
 #[derive(Debug)]
 pub(super) struct Site {
     /// `/` in a sandbox.
     base: PathBuf,
     private: bool,
     mounts: BTreeSet<String>,
-    /// A sandbox lies in memory that goes with its last process.
+    /// `None` in a sandbox, whose filesystem disappears with its last process.
     _dir: Option<TempDir>,
 }
 
 impl Site {
-    /// Enters a new sandbox, or a plain directory where there can be none. The calling thread never leaves it, so it is
-    /// one that was made for this.
+    /// Enters a new sandbox, or makes a temporary directory if the caller may not have one. The calling thread cannot leave
+    /// the sandbox, so it must be a thread for this purpose.
     pub(super) fn enter() -> io::Result<Self> {
         if let Some(root) = private_root() {
             isolate(root)?;
@@ -56,28 +56,28 @@ impl Site {
         Ok(Self { base, private: false, mounts: mount_lines(), _dir: Some(dir) })
     }
 
-    /// The top of everything that is compared.
+    /// The top of the tree that is compared.
     pub(super) fn base(&self) -> &Path {
         &self.base
     }
 
-    /// The world's own directory. It lies so deep that no planted `../..` leads above the base.
+    /// The world's directory. It is so deep that a planted `../..` does not lead above the base.
     pub(super) fn world(&self) -> PathBuf {
         self.base.join("srv/a/b/world")
     }
 
-    /// Where output of commands and traces go.
+    /// The directory for output of commands and traces.
     pub(super) fn capture(&self) -> PathBuf {
         self.base.join("capture")
     }
 
-    /// Names in the base that are not part of any world.
+    /// Whether an entry of the base belongs to the sandbox itself.
     pub(super) fn is_ours(&self, name: &str) -> bool {
         name == "capture"
             || self.private && (SYSTEM.contains(&name) || ["proc", "dev", "fusectl", "jp"].contains(&name))
     }
 
-    /// Where programs are found, `jp` first.
+    /// `PATH`, with the directory of `jp` first.
     pub(super) fn search_path(&self) -> OsString {
         let jp = if self.private { PathBuf::from("/jp") } else { parent_of_jp() };
         let mut path = jp.into_os_string();
@@ -85,12 +85,12 @@ impl Site {
         path
     }
 
-    /// Whether something is mounted that was not when the site was entered.
+    /// Whether there are mounts that were not there when the site was entered.
     pub(super) fn has_new_mounts(&self) -> bool {
         !self.new_mounts().is_empty()
     }
 
-    /// Ends all processes of a world and takes away what they mounted, also when they hang.
+    /// Kills all processes of a world and removes their mounts, also if they hang.
     pub(super) fn clear(&self, tag: &str) {
         let marked = marked(tag);
         let mounts = self.new_mounts();
@@ -99,7 +99,6 @@ impl Site {
                 abort_connection(line);
             }
             for pid in &marked {
-                // It may have ended by itself.
                 let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
             }
             for line in mounts.iter().rev() {
@@ -120,22 +119,22 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if !self.private {
-            // A directory without permissions cannot be emptied, not even by its owner.
+            // Not even the owner can empty a directory without permissions.
             let _ = Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.base).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// Whether the caller may have a sandbox.
+/// Whether the caller can create a sandbox.
 pub(super) fn can_be_private() -> bool {
     private_root().is_some()
 }
 
-/// A directory that the root of a sandbox can be mounted on. Nobody else sees that.
+/// The directory on which sandboxes are mounted, each in its own mount namespace.
 fn private_root() -> Option<&'static Path> {
     static ROOT: OnceLock<Option<&Path>> = OnceLock::new();
     *ROOT.get_or_init(|| {
-        // Trying it on another thread changes nothing for this one.
+        // Tried on another thread, so that this one keeps its namespace.
         let may = || unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).is_ok();
         if !geteuid().is_root() || !std::thread::spawn(may).join().unwrap_or(false) {
             return None;
@@ -160,7 +159,7 @@ fn isolate(root: &Path) -> io::Result<()> {
     make("tmp", 0o777)?;
     fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))?;
     mount(Some("/proc"), &root.join("proc"), none, MsFlags::MS_BIND | MsFlags::MS_REC, none)?;
-    // Where the kernel has no such filesystem, a hanging mount is detached and not aborted.
+    // Without fusectl, a hanging mount is only detached.
     let _ = mount(Some("fusectl"), &root.join("fusectl"), Some("fusectl"), MsFlags::empty(), none);
     bind_read_only(&parent_of_jp(), &root.join("jp"))?;
     for (name, major, minor) in
@@ -175,7 +174,7 @@ fn isolate(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory of the system visible below `root`, as the link or the directory that it is.
+/// Makes a system directory visible below `root`: copies a link, bind-mounts a directory.
 fn bring(name: &str, root: &Path) -> io::Result<()> {
     let (from, to) = (Path::new("/").join(name), root.join(name));
     let Ok(meta) = fs::symlink_metadata(&from) else { return Ok(()) };
@@ -198,23 +197,22 @@ fn parent_of_jp() -> PathBuf {
     jp.parent().expect("an executable lies in a directory").to_owned()
 }
 
-/// The mounts that this thread sees. The process as a whole may see others.
+/// The mounts in the namespace of this thread, which differs from that of the process.
 fn mount_lines() -> BTreeSet<String> {
     let text = fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
 }
 
-/// The fifth field, with its octal escapes decoded.
+/// The mount point in a line of mountinfo.
 fn mount_point(line: &str) -> Option<PathBuf> {
     let field = line.split(' ').nth(4)?;
     Some(PathBuf::from(OsString::from_vec(super::trace::unescape(field.as_bytes()))))
 }
 
-/// Makes the kernel fail every request of a FUSE mount, which ends whoever waits for an answer.
+/// Aborts a FUSE connection: the kernel fails all pending requests, which unblocks the processes that wait for them.
 fn abort_connection(line: &str) {
     let Some(minor) = line.split(' ').nth(2).and_then(|device| device.split(':').nth(1)) else { return };
     for dir in ["/fusectl", "/sys/fs/fuse/connections"] {
-        // It is there for mounts of the kind only.
         let _ = fs::write(Path::new(dir).join(minor).join("abort"), "1");
     }
 }
@@ -227,7 +225,7 @@ fn detach(point: &Path) {
     }
 }
 
-/// The processes with this tag in their environment.
+/// The processes that have this tag in their environment.
 fn marked(tag: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -245,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sandbox_has_a_root_of_its_own() {
+    fn sandbox_has_a_private_root() {
         if !can_be_private() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Many worlds with something planted in each, a few commands in every one, and all that was found.
+//! Runs commands in many worlds, each with one planted thing, and collects the findings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,41 +14,39 @@ use std::thread;
 use jp_tests::{Random, User, setting};
 
 use super::commands::{COMMANDS, Cmd, run};
-use super::outside::show;
+use super::outside::{Change, OTHER_TIME, What, show};
 use super::places::{Opened, Place, gather, trace_command};
 use super::plant::{Kind, identity, plant};
 use super::sandbox::Site;
 use super::world::World;
 
-/// How many commands run for each thing that is planted, besides those that always do.
-const SAMPLE: usize = 4;
-/// And how many of those that always do.
-const OTHERS: usize = 2;
-/// A failure names this many groups of findings.
+/// How many commands run for each planted thing: a sample of those that access the place, and of those marked `always`.
+const SAMPLE: [(User, usize, usize); 2] = [(User::Own, 2, 1), (User::Nobody, 1, 1)];
+/// The number of groups of findings in a failure message.
 const SHOWN: usize = 80;
-/// After so many commands that hang, the rest is not run: each takes its whole limit.
+/// The suite stops after this many hanging commands, because each takes its whole time limit.
 const HANGS: usize = 60;
 
-/// Something that should not have happened.
+/// A violation.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// Where what was planted, and in which kind of worktree.
+    /// Place, kind, path, state of the worktree and user.
     pub(super) plant: String,
     pub(super) command: String,
     pub(super) what: Vec<String>,
 }
 
-/// One world: what to plant, and the commands to run.
+/// One world: what is planted, and the commands to run in it, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) place: Option<(Place, Kind)>,
-    /// The worktree has been exported before; otherwise it is as a clone is.
+    /// The worktree has been exported before. Otherwise it has no state in the store, like a fresh clone.
     pub(super) known: bool,
     pub(super) user: User,
     pub(super) commands: Vec<&'static Cmd>,
 }
 
-/// The places to plant at, found once.
+/// All places, traced once per process.
 pub(super) fn places() -> &'static [Place] {
     static PLACES: OnceLock<Vec<Place>> = OnceLock::new();
     PLACES.get_or_init(|| {
@@ -58,15 +56,16 @@ pub(super) fn places() -> &'static [Place] {
         in_parallel(&jobs, |(number, known)| {
             let found =
                 trace_command(*number, *known).unwrap_or_else(|err| panic!("{}: {err}", COMMANDS[*number].name()));
-            opened.lock().expect("nobody panics with it").push((*number, found));
+            opened.lock().expect("the lock is not poisoned").push((*number, found));
         });
-        gather(&opened.into_inner().expect("nobody panics with it")).0
+        gather(&opened.into_inner().expect("the lock is not poisoned")).0
     })
 }
 
-/// All the worlds for one user.
+/// The worlds for one user. Deterministic for a seed.
 pub(super) fn jobs(user: User, seed: u64) -> Vec<Job> {
     let full = setting("JP_HOSTILE_FULL").is_some();
+    let (_, sample, always) = SAMPLE.into_iter().find(|(of, ..)| *of == user).expect("both users are there");
     let only = only();
     let mut random = Random::new(seed);
     let mut jobs = Vec::new();
@@ -79,14 +78,14 @@ pub(super) fn jobs(user: User, seed: u64) -> Vec<Job> {
         let mut others: Vec<usize> = (0..COMMANDS.len()).filter(|number| COMMANDS[*number].always).collect();
         random.shuffle(&mut others);
         let kinds = Kind::all();
-        let fits = |kind: &Kind| (!kind.is_odd() || place.listed) && !(kind.is_device() && user == User::Nobody);
+        let fits = |kind: &Kind| kind.fits(place) && !(kind.is_device() && user == User::Nobody);
         for (turn, kind) in kinds.into_iter().filter(fits).enumerate() {
-            // Each kind takes the next few, so that over all kinds every command has its turn.
+            // Each kind takes the next few commands, so that the kinds together cover all of them.
             let take = |from: &[usize], count: usize| -> Vec<usize> {
                 let count = if full { from.len() } else { count.min(from.len()) };
                 (0..count).map(|index| from[(turn * count + index) % from.len()]).collect()
             };
-            let chosen: BTreeSet<usize> = take(&touching, SAMPLE).into_iter().chain(take(&others, OTHERS)).collect();
+            let chosen: BTreeSet<usize> = take(&touching, sample).into_iter().chain(take(&others, always)).collect();
             let known = random.below(2) == 0;
             let commands = chosen.into_iter().map(|number| &COMMANDS[number]).collect();
             jobs.push(Job { place: Some((place.clone(), kind)), known, user, commands });
@@ -95,7 +94,7 @@ pub(super) fn jobs(user: User, seed: u64) -> Vec<Job> {
     jobs
 }
 
-/// Runs all of it and returns what was found, with the number of commands that were run.
+/// Runs all jobs. Returns the findings and the number of commands that ran.
 pub(super) fn run_all(jobs: &[Job]) -> (Vec<Finding>, usize) {
     let found: Mutex<Vec<Finding>> = Mutex::default();
     let (runs, hangs) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -105,7 +104,7 @@ pub(super) fn run_all(jobs: &[Job]) -> (Vec<Finding>, usize) {
             return;
         }
         let (mut findings, count, hung) = run_job(job).unwrap_or_else(|err| {
-            let what = vec![format!("the world cannot be built: {err}")];
+            let what = vec![format!("the world is broken, or cannot be built: {err}")];
             (vec![Finding { plant: describe(job), command: "-".to_owned(), what }], 0, false)
         });
         for finding in &findings {
@@ -113,18 +112,18 @@ pub(super) fn run_all(jobs: &[Job]) -> (Vec<Finding>, usize) {
         }
         runs.fetch_add(count, Ordering::Relaxed);
         hangs.fetch_add(usize::from(hung), Ordering::Relaxed);
-        found.lock().expect("nobody panics with it").append(&mut findings);
+        found.lock().expect("the lock is not poisoned").append(&mut findings);
     });
-    let mut found = found.into_inner().expect("nobody panics with it");
+    let mut found = found.into_inner().expect("the lock is not poisoned");
     if !full && hangs.load(Ordering::Relaxed) >= HANGS {
-        let what = vec![format!("{HANGS} commands hung, so not all were run")];
+        let what = vec![format!("stopped after {HANGS} hanging commands")];
         found.push(Finding { plant: "-".to_owned(), command: "-".to_owned(), what });
     }
     found.sort_by(|a, b| (&a.plant, &a.command).cmp(&(&b.plant, &b.command)));
     (found, runs.into_inner())
 }
 
-/// One world. Returns what was found, how many commands were run, and whether one hung.
+/// Runs one job. Returns the findings, the number of commands that ran, and whether one of them hung.
 fn run_job(job: &Job) -> io::Result<(Vec<Finding>, usize, bool)> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let tag = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -150,30 +149,36 @@ fn run_job(job: &Job) -> io::Result<(Vec<Finding>, usize, bool)> {
             && !kind.is_odd()
             && identity(path) != stamp
         {
-            // The last command has put something else there.
+            // A command has replaced what was planted.
             if plant(&mut world, place, *kind).is_err() {
                 break;
             }
             stamp = identity(path);
-            before = world.look();
+            before = world.look_again(&before);
         }
         let ended = run(&world, cmd.script)?;
         count += 1;
         if ended.hung || cmd.mounts() || world.site.has_new_mounts() {
             world.site.clear(&world.tag);
         }
-        let after = world.look();
+        let after = world.look_again(&before);
         let mut what = Vec::new();
         if ended.hung {
             what.push("hangs".to_owned());
         }
         what.extend(ended.crashed());
+        // The control runs must exercise the commands, so there they have to succeed.
+        let expected = if cmd.mounts() { 0..=0 } else { 0..=1 };
+        if job.place.is_none() && job.commands.len() == 1 && !ended.hung && !expected.contains(&ended.code) {
+            what.push(format!("exit code {}: {}", ended.code, ended.text));
+        }
         if ended.told {
             what.push("prints the secret".to_owned());
         }
         let leaks = after.leaks.iter().filter(|path| !before.leaks.contains(path));
         what.extend(leaks.map(|path| format!("copies the secret to {}", show(path))));
-        what.extend(before.diff(&after).into_iter().filter(|line| !is_allowed(cmd, &world, line)));
+        let changes = before.diff(&after).into_iter().filter(|change| !is_allowed(cmd, &world, change));
+        what.extend(changes.map(|change| change.to_string()));
         if !what.is_empty() {
             world.forget_reads();
             findings.push(Finding { plant: describe(job), command: cmd.name().to_owned(), what });
@@ -181,29 +186,28 @@ fn run_job(job: &Job) -> io::Result<(Vec<Finding>, usize, bool)> {
         if ended.hung {
             return Ok((findings, count, true));
         }
-        before = if findings.is_empty() { after } else { world.look() };
+        before = if findings.is_empty() { after } else { world.look_again(&after) };
     }
     Ok((findings, count, false))
 }
 
-/// Whether a difference is what the command is for.
-fn is_allowed(cmd: &Cmd, world: &World, line: &str) -> bool {
-    let below = world.root();
-    let below = below.strip_prefix(world.site.base()).unwrap_or(&below);
-    cmd.may.iter().any(|path| {
-        let path = show(&below.join(path));
-        line.starts_with(&format!("created: {path} (")) || *line == format!("{path}: other modification time")
-    }) || cmd.trashes && is_in_trash(world, line)
+/// Whether a difference is the purpose of the command.
+fn is_allowed(cmd: &Cmd, world: &World, change: &Change) -> bool {
+    let path = world.site.base().join(&change.path);
+    let Ok(path) = path.strip_prefix(world.root()) else { return false };
+    match &change.what {
+        What::Created(_) => cmd.may.iter().any(|may| path == Path::new(may)),
+        What::Changed(how) => how == OTHER_TIME && cmd.may.iter().any(|may| path == Path::new(may)),
+        What::Removed => cmd.trashes && is_in_trash(&world.root(), path),
+    }
 }
 
-/// Whether what was removed from among conversations is in the trash beside them.
-fn is_in_trash(world: &World, line: &str) -> bool {
-    let Some((above, name)) = line.strip_prefix("removed: ").and_then(|path| path.rsplit_once("/conversations/"))
-    else {
-        return false;
-    };
-    let trash = world.site.base().join(above).join("conversations/.trash");
-    name.split('/').next().is_some_and(|first| trash.join(first).exists())
+/// Whether an entry that was removed from a directory of conversations is in its trash.
+fn is_in_trash(root: &Path, path: &Path) -> bool {
+    ["main/.jp/conversations", "data/workspace/main-otvo8/conversations"].iter().any(|dir| {
+        let inner = path.strip_prefix(dir).ok().and_then(|inner| inner.iter().next());
+        inner.is_some_and(|name| fs::symlink_metadata(root.join(dir).join(".trash").join(name)).is_ok())
+    })
 }
 
 fn describe(job: &Job) -> String {
@@ -216,7 +220,7 @@ fn describe(job: &Job) -> String {
     }
 }
 
-/// What a failure says: findings with the same words are one, and there is an end to them.
+/// The failure message. Commands with the same effect are grouped.
 pub(super) fn tell(found: &[Finding], seed: u64, runs: usize) -> String {
     let mut groups: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
     for finding in found {
@@ -237,19 +241,19 @@ pub(super) fn tell(found: &[Finding], seed: u64, runs: usize) -> String {
     text
 }
 
-/// Adds to the report, if there is to be one.
+/// Appends to the report file, if one is set.
 fn write_report(text: &str) {
     let Some(file) = report() else { return };
-    // The sandbox has no such file, but the main thread has not left the root of the machine.
+    // This thread is in a sandbox; the main thread still has the root directory of the machine.
     let file = Path::new("/proc").join(std::process::id().to_string()).join("root").join(file.trim_start_matches('/'));
     let opened = fs::OpenOptions::new().create(true).append(true).open(&file);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.unwrap_or_else(|err| panic!("cannot write {}: {err}", file.display()));
 }
 
-/// Does something for each item, each on a thread of its own, because a sandbox is never left.
+/// Calls `work` for each item on a new thread, because a thread cannot leave its sandbox.
 fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
-    // Much of the time is spent waiting for a process.
+    // The threads mostly wait for child processes.
     let workers = thread::available_parallelism().map_or(2, NonZero::get) * 2;
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What a program asked the kernel about files, read from the output of `strace -ff -y`. Nothing here runs a program.
+//! Parses the output of `strace -ff -y`: which paths a program names in system calls. Nothing here runs a program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 
 use super::outside::contains;
 
-/// The calls that are worth following: all that take a path, and the listing of directories.
+/// The traced system calls: all that take a path, and directory listings.
 pub(super) const CALLS: &str = "trace=%file,getdents64,bind,connect";
 
-/// One path that the program named in a call.
+/// A path in a system call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Touch {
-    /// The path, absolute.
+    /// Absolute.
     pub(super) path: PathBuf,
-    /// It is treated as a directory: listed, made or removed as one, or opened as nothing else.
+    /// The call treats it as a directory: lists, creates, removes or opens it as one.
     pub(super) listed: bool,
 }
 
-/// All paths that a program named, from the files that strace wrote for its processes. What other programs do that it
-/// starts is left out, and so are paths below something that is not a directory.
+/// All paths that `program` names. `files` are the per-process outputs of strace. Calls of other programs that it
+/// executes are ignored, and so are calls that fail with `ENOTDIR`.
 pub(super) fn touches(files: &[Vec<u8>], program: &str) -> BTreeSet<Touch> {
     let descriptors = descriptors(files);
     let mut found = BTreeSet::new();
     for file in files {
-        // A thread or a fork of the program begins without a call of its own.
+        // The file of a thread or a fork has no execve at its beginning.
         let mut ours = true;
         for line in file.split(|byte| *byte == b'\n') {
             let Some(call) = Call::parse(line) else { continue };
@@ -49,20 +49,20 @@ pub(super) fn touches(files: &[Vec<u8>], program: &str) -> BTreeSet<Touch> {
     found
 }
 
-/// How many calls there are.
+/// The number of system calls.
 pub(super) fn count(files: &[Vec<u8>]) -> usize {
     files.iter().flat_map(|file| file.split(|byte| *byte == b'\n')).filter(|line| Call::parse(line).is_some()).count()
 }
 
-/// One line of a trace.
+/// A system call.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     name: String,
-    /// The paths it names; relative ones are joined to the directory that they are relative to.
+    /// Relative paths are joined to the path of the directory descriptor before them.
     paths: Vec<PathBuf>,
-    /// It asks for a directory and nothing else.
+    /// It has the flag `O_DIRECTORY` or `AT_REMOVEDIR`.
     on_directory: bool,
-    /// Why it failed, where it did.
+    /// The name of the error, such as `ENOENT`.
     failed: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Call {
                 Word::Text(text) => {
                     texts += 1;
                     let is_path = match name {
-                        // The second string is what the link says.
+                        // The other string is the link target.
                         "readlink" | "readlinkat" => texts == 1,
                         "symlink" | "symlinkat" => texts == 2,
                         "mount" => texts == 2,
@@ -105,20 +105,20 @@ impl Call {
 }
 
 enum Word {
-    /// A descriptor that stands for this path.
+    /// The path of a descriptor, from `3</path>`.
     Dir(PathBuf),
-    /// A string that is an argument of its own, or the path of a socket.
+    /// A string argument, or the path in a socket address.
     Text(Vec<u8>),
 }
 
 struct Words<'a> {
     rest: &'a [u8],
-    /// How many brackets are open: arrays and structures are no arguments.
+    /// Nesting depth of arrays and structures; strings inside them are not paths.
     depth: usize,
 }
 
 impl Words<'_> {
-    /// The next word of the arguments; none once they are closed.
+    /// Returns `None` after the closing parenthesis of the call.
     fn next_word(&mut self) -> Option<Word> {
         let mut sun_path = false;
         loop {
@@ -157,7 +157,7 @@ impl Words<'_> {
         }
     }
 
-    /// The name of the error, in ` = -1 ENOENT (…)`.
+    /// The name of the error in ` = -1 ENOENT (…)`.
     fn failure(&self) -> Option<String> {
         let text = String::from_utf8_lossy(self.rest);
         let error = text.split("= -1 ").nth(1)?;
@@ -165,7 +165,7 @@ impl Words<'_> {
     }
 }
 
-/// Where a quoted string ends.
+/// The length of a quoted string up to its closing quote.
 fn quoted(text: &[u8]) -> usize {
     let mut at = 0;
     while at < text.len() && text[at] != b'"' {
@@ -174,7 +174,7 @@ fn quoted(text: &[u8]) -> usize {
     at.min(text.len())
 }
 
-/// Decodes the escapes of C: octal ones, and those of control characters.
+/// Decodes C escapes.
 pub(super) fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -204,12 +204,12 @@ pub(super) fn unescape(text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Without `.` and empty parts. A `..` stays, because only the kernel knows where it leads.
+/// Removes `.` and empty components; keeps `..`.
 fn clean(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// Which directories each descriptor stood for, at any time.
+/// All paths that each descriptor number referred to during the trace.
 fn descriptors(files: &[Vec<u8>]) -> BTreeMap<u32, BTreeSet<PathBuf>> {
     let mut found: BTreeMap<u32, BTreeSet<PathBuf>> = BTreeMap::new();
     for line in files.iter().flat_map(|file| file.split(|byte| *byte == b'\n')) {
@@ -228,7 +228,7 @@ fn descriptors(files: &[Vec<u8>]) -> BTreeMap<u32, BTreeSet<PathBuf>> {
     found
 }
 
-/// A path below `/proc/self/fd/N` is one below what the descriptor stands for; other paths are themselves.
+/// Resolves `/proc/self/fd/N/…` to paths below what the descriptor referred to. Returns other paths unchanged.
 fn through_descriptor(path: &Path, descriptors: &BTreeMap<u32, BTreeSet<PathBuf>>) -> Vec<PathBuf> {
     let mut parts = path.iter();
     let mut next = || parts.next().and_then(|part| std::str::from_utf8(part.as_bytes()).ok());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_taken_apart() {
+    fn parses_calls() {
         check(
             r#"openat(AT_FDCWD</w/main>, "/w/main/.jp/.id", O_RDONLY|O_CLOEXEC) = 3</w/main/.jp/.id>"#,
             "openat",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_program_counts() {
+    fn ignores_other_programs() {
         let own = "execve(\"/bin/jp\", [\"jp\", \"/w/no\"], 0x7ffc) = 0\n\
                    openat(AT_FDCWD</w>, \"/w/yes\", O_RDONLY) = 3</w/yes>\n\
                    openat(AT_FDCWD</w>, \"/w/file/below\", O_RDONLY) = -1 ENOTDIR (Not a directory)\n\

@@ -1,4 +1,4 @@
-//! What lies around when a command runs: a project, the stores, a target for exports, and much that is nobody's business.
+//! The files that exist when a command runs: a project, its store, an export target, and files that no command may touch.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,37 +13,36 @@ use serde_json::json;
 use super::outside::{Care, Look};
 use super::sandbox::Site;
 
-/// What must never be found in a place that commands write to, nor in what they print.
+/// Must never appear in a file that commands write, nor in their output.
 pub(super) const SECRET: &str = "swordfish-5f1c2a90";
 
-/// A conversation that only the worktree has.
+/// The id of a conversation that only the worktree has.
 pub(super) const EXTERNAL: u64 = 17_528_892_001;
-/// One in the trash of both roots.
+/// In the trash of store and worktree.
 pub(super) const TRASHED: u64 = 17_528_702_001;
-/// One that is only outside.
+/// Only outside.
 pub(super) const ELSEWHERE: u64 = 17_528_902_001;
-/// One in a second silo of the workspace.
+/// In a second silo of the workspace.
 pub(super) const SECOND: u64 = 17_528_912_001;
 
 /// The store of the project.
 pub(super) const SILO: &str = "data/workspace/main-otvo8";
 
 const NOBODY: u32 = 65534;
-/// 2025-07-19, long enough ago that any read is visible.
+/// 2025-07-19. With an access time older than a day, `relatime` updates it at the next read.
 const TIME: i64 = 1_752_883_200_000_000_000;
 
-/// A world in a site, for one user.
+/// A world, owned by the user who runs the commands.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) site: Site,
     pub(super) user: User,
     pub(super) tag: String,
-    /// Planted files that are the user's, relative to the world.
+    /// Planted user files, relative to the world. They must not change.
     pub(super) kept: Vec<PathBuf>,
 }
 
 impl World {
-    /// Builds it.
     pub(super) fn build(site: Site, user: User, tag: String) -> io::Result<Self> {
         let world = Self { site, user, tag, kept: Vec::new() };
         let root = world.root();
@@ -63,21 +62,20 @@ impl World {
                 fs::set_permissions(&path, fs::Permissions::from_mode(*mode))?;
             }
         }
-        world.settle(&root)?;
+        world.finish(&root)?;
         Ok(world)
     }
 
-    /// Where it is.
     pub(super) fn root(&self) -> PathBuf {
         self.site.world()
     }
 
-    /// Whoever runs the commands, where that is not the caller.
+    /// The user who runs the commands, if not the caller.
     pub(super) fn uid(&self) -> Option<u32> {
         (self.user == User::Nobody).then_some(NOBODY)
     }
 
-    /// Makes a path the user's, and everything below it. Links are not followed.
+    /// Changes the owner of a path and everything below it to the user. Does not follow links.
     pub(super) fn give(&self, path: &Path) -> io::Result<()> {
         if let Some(uid) = self.uid() {
             lchown(path, Some(uid), Some(uid))?;
@@ -90,11 +88,11 @@ impl World {
         Ok(())
     }
 
-    /// The same, with the time that everything has.
-    fn settle(&self, path: &Path) -> io::Result<()> {
+    /// Sets owner and times of a path and everything below it.
+    fn finish(&self, path: &Path) -> io::Result<()> {
         if fs::symlink_metadata(path)?.is_dir() {
             for entry in fs::read_dir(path)? {
-                self.settle(&entry?.path())?;
+                self.finish(&entry?.path())?;
             }
         }
         if let Some(uid) = self.uid() {
@@ -104,10 +102,15 @@ impl World {
         Ok(())
     }
 
-    /// Everything as it is now.
+    /// Takes a snapshot.
     pub(super) fn look(&self) -> Look {
+        self.look_again(&Look::default())
+    }
+
+    /// Takes a snapshot; reads only files that have changed since `last`.
+    pub(super) fn look_again(&self, last: &Look) -> Look {
         let below = self.root().strip_prefix(self.site.base()).map(Path::to_owned).unwrap_or_default();
-        Look::at(self.site.base(), SECRET.as_bytes(), &|path| {
+        last.again(self.site.base(), SECRET.as_bytes(), &|path| {
             let first = path.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
             if self.site.is_ours(first) {
                 return Care::Skip;
@@ -120,7 +123,7 @@ impl World {
         })
     }
 
-    /// Who may do what to a path in the world.
+    /// How a path in the world is treated. The areas that commands may change are `Free`.
     fn care(&self, path: &Path) -> Care {
         let is = |text: &str| path == Path::new(text);
         let below = |text: &str| path.starts_with(text);
@@ -130,7 +133,8 @@ impl World {
         if below("outside") || below("home/.ssh") || below("data/workspace/other-zz999") {
             return Care::Unread;
         }
-        if ["main/.jp/conversations", "data", "target", "tmp"].iter().any(|area| below(area)) {
+        // Workspaces without a store have their lock files in `.jp/locks`.
+        if ["main/.jp/conversations", "main/.jp/locks", "data", "target", "tmp"].iter().any(|area| below(area)) {
             return Care::Free;
         }
         if is("") || is("main") || is("main/.jp") {
@@ -139,7 +143,7 @@ impl World {
         Care::Strict
     }
 
-    /// Makes reads of what was read already visible again.
+    /// Resets access times, so that the next read of a secret file is visible again.
     pub(super) fn forget_reads(&self) {
         for place in ["outside", "home/.ssh", "data/workspace/other-zz999"] {
             rewind(&self.root().join(place));
@@ -147,7 +151,7 @@ impl World {
     }
 }
 
-/// Files of the user's in the places that commands write to.
+/// User files in the areas that commands may change. They must survive.
 const KEEPERS: [&str; 13] = [
     "main/.jp/conversations/.gitignore",
     "main/.jp/conversations/README.md",
@@ -223,7 +227,7 @@ fn template() -> &'static Template {
     })
 }
 
-/// The project's own, those of another project, and those that lie outside.
+/// Adds the conversations of the project, of another project, and of the outside directory.
 fn conversations(all: &mut Template) {
     let mut write = |dir: &str, sample: &Sample| {
         for (name, bytes) in sample.contents() {
@@ -278,7 +282,7 @@ fn conversations(all: &mut Template) {
     }
 }
 
-/// Puts access times back. Links are not followed.
+/// Resets the access times of files below a path. Does not follow links.
 fn rewind(path: &Path) {
     let Ok(meta) = fs::symlink_metadata(path) else { return };
     if meta.is_dir() {
