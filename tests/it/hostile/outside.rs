@@ -24,6 +24,10 @@ pub(super) enum Care {
     Free,
 }
 
+/// How paths are treated, relative to the top of the tree. Paths that are not in it are treated like their parent; below a
+/// `Holder` they are `Strict`.
+pub(super) type Rules = HashMap<PathBuf, Care>;
+
 /// A snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Look {
@@ -40,6 +44,13 @@ struct Stamp {
     inode: (u64, u64),
     size: u64,
     changed: (i64, i64),
+}
+
+struct Scan<'a> {
+    base: &'a Path,
+    secret: &'a [u8],
+    rules: &'a Rules,
+    last: &'a Look,
 }
 
 /// A difference between two snapshots.
@@ -87,15 +98,10 @@ enum Body {
 }
 
 impl Look {
-    /// Scans everything below `base`. `care` gets paths relative to `base`.
-    pub(super) fn at(base: &Path, secret: &[u8], care: &dyn Fn(&Path) -> Care) -> Self {
-        Self::default().again(base, secret, care)
-    }
-
-    /// Like [`Self::at`]; takes the bytes of files that have not changed since `self` from `self`.
-    pub(super) fn again(&self, base: &Path, secret: &[u8], care: &dyn Fn(&Path) -> Care) -> Self {
+    /// Scans everything below `base`. Takes the bytes of files that have not changed since `self` from `self`.
+    pub(super) fn again(&self, base: &Path, secret: &[u8], rules: &Rules) -> Self {
         let mut look = Self::default();
-        look.collect(base, Path::new(""), secret, care, self);
+        look.collect(&Scan { base, secret, rules, last: self }, Path::new(""), Care::Strict);
         look
     }
 
@@ -118,9 +124,9 @@ impl Look {
         changes
     }
 
-    fn collect(&mut self, base: &Path, relative: &Path, secret: &[u8], care: &dyn Fn(&Path) -> Care, last: &Self) {
-        let how = care(relative);
-        let path = base.join(relative);
+    fn collect(&mut self, scan: &Scan<'_>, relative: &Path, inherited: Care) {
+        let how = scan.rules.get(relative).copied().unwrap_or(inherited);
+        let path = scan.base.join(relative);
         // An entry that vanishes during the scan shows up as removed.
         let Ok(meta) = fs::symlink_metadata(&path) else { return };
         if how == Care::Skip {
@@ -128,8 +134,9 @@ impl Look {
         }
         let kind = meta.file_type();
         let body = if kind.is_dir() {
+            let inherited = if how == Care::Holder { Care::Strict } else { how };
             for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
-                self.collect(base, &relative.join(entry.file_name()), secret, care, last);
+                self.collect(scan, &relative.join(entry.file_name()), inherited);
             }
             Body::Dir
         } else if kind.is_symlink() {
@@ -137,12 +144,12 @@ impl Look {
         } else if kind.is_file() {
             let stamp =
                 Stamp { inode: (meta.dev(), meta.ino()), size: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) };
-            let bytes = match last.read.get(relative) {
+            let bytes = match scan.last.read.get(relative) {
                 Some((then, bytes)) if *then == stamp => Rc::clone(bytes),
                 _ => Rc::from(read(&path)),
             };
             self.read.insert(relative.to_owned(), (stamp, Rc::clone(&bytes)));
-            if how == Care::Free && contains(&bytes, secret) {
+            if how == Care::Free && contains(&bytes, scan.secret) {
                 self.leaks.push(relative.to_owned());
             }
             Body::File(bytes)
@@ -241,7 +248,6 @@ pub(super) fn reads_are_visible(dir: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use jp_tests::set_mtime;
@@ -264,11 +270,9 @@ mod tests {
     }
 
     fn look(dir: &TempDir, outside: Care) -> Look {
-        Look::at(dir.path(), SECRET, &|path| match path.iter().next().and_then(OsStr::to_str) {
-            Some("out") => outside,
-            Some(_) => Care::Free,
-            None => Care::Holder,
-        })
+        let rules = [("", Care::Holder), ("out", outside), ("free", Care::Free)];
+        let rules = rules.map(|(path, care)| (PathBuf::from(path), care)).into_iter().collect();
+        Look::default().again(dir.path(), SECRET, &rules)
     }
 
     fn lines(changes: &[Change]) -> Vec<String> {

@@ -111,6 +111,11 @@ impl Kind {
         !self.is_odd() || place.listed
     }
 
+    /// Whether it leads to other files or blocks a reader, and not only looks odd.
+    pub(super) fn leads_away(self) -> bool {
+        !matches!(self, Self::Socket | Self::NullDevice | Self::Dir | Self::File | Self::Mode(_))
+    }
+
     /// Whether it is planted inside a directory instead of replacing it.
     pub(super) fn is_odd(self) -> bool {
         matches!(self, Self::OddFiles | Self::OddDirs | Self::OddLinksToDir | Self::OddLinksToSecret | Self::OddPipes)

@@ -49,7 +49,9 @@ impl Site {
             isolate(root)?;
             return Ok(Self { base: PathBuf::from("/"), private: true, mounts: mount_lines(), _dir: None });
         }
-        let dir = TempDir::with_prefix("jp-hostile-")?;
+        // In memory, because every change is synced to disk.
+        let dir =
+            TempDir::with_prefix_in("jp-hostile-", "/dev/shm").or_else(|_| TempDir::with_prefix("jp-hostile-"))?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
         let base = dir.path().canonicalize()?;
         fs::create_dir(base.join("capture"))?;
@@ -71,10 +73,11 @@ impl Site {
         self.base.join("capture")
     }
 
-    /// Whether an entry of the base belongs to the sandbox itself.
-    pub(super) fn is_ours(&self, name: &str) -> bool {
-        name == "capture"
-            || self.private && (SYSTEM.contains(&name) || ["proc", "dev", "fusectl", "jp"].contains(&name))
+    /// The entries of the base that belong to the sandbox itself.
+    pub(super) fn own_names(&self) -> impl Iterator<Item = &'static str> {
+        let private: &[&str] = if self.private { &["proc", "dev", "fusectl", "jp"] } else { &[] };
+        let system: &[&str] = if self.private { &SYSTEM } else { &[] };
+        ["capture"].into_iter().chain(private.iter().copied()).chain(system.iter().copied())
     }
 
     /// `PATH`, with the directory of `jp` first.

@@ -20,8 +20,14 @@ use super::plant::{Kind, identity, plant};
 use super::sandbox::Site;
 use super::world::World;
 
-/// How many commands run for each planted thing: a sample of those that access the place, and of those marked `always`.
-const SAMPLE: [(User, usize, usize); 2] = [(User::Own, 2, 1), (User::Nobody, 1, 1)];
+/// How many commands run for each planted thing: of those that access the place, and of those marked `always`.
+fn sample(user: User, kind: Kind) -> (usize, usize) {
+    match (user, kind.leads_away()) {
+        (User::Own, true) => (2, 1),
+        (User::Own, false) | (User::Nobody, true) => (1, 1),
+        (User::Nobody, false) => (1, 0),
+    }
+}
 /// The number of groups of findings in a failure message.
 const SHOWN: usize = 80;
 /// The suite stops after this many hanging commands, because each takes its whole time limit.
@@ -65,7 +71,6 @@ pub(super) fn places() -> &'static [Place] {
 /// The worlds for one user. Deterministic for a seed.
 pub(super) fn jobs(user: User, seed: u64) -> Vec<Job> {
     let full = setting("JP_HOSTILE_FULL").is_some();
-    let (_, sample, always) = SAMPLE.into_iter().find(|(of, ..)| *of == user).expect("both users are there");
     let only = only();
     let mut random = Random::new(seed);
     let mut jobs = Vec::new();
@@ -85,6 +90,7 @@ pub(super) fn jobs(user: User, seed: u64) -> Vec<Job> {
                 let count = if full { from.len() } else { count.min(from.len()) };
                 (0..count).map(|index| from[(turn * count + index) % from.len()]).collect()
             };
+            let (sample, always) = sample(user, kind);
             let chosen: BTreeSet<usize> = take(&touching, sample).into_iter().chain(take(&others, always)).collect();
             let known = random.below(2) == 0;
             let commands = chosen.into_iter().map(|number| &COMMANDS[number]).collect();

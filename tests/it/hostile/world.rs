@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use jp_tests::{Sample, User, ids, set_mtime};
 use serde_json::json;
 
-use super::outside::{Care, Look};
+use super::outside::{Care, Look, Rules};
 use super::sandbox::Site;
 
 /// Must never appear in a file that commands write, nor in their output.
@@ -109,47 +109,35 @@ impl World {
 
     /// Takes a snapshot; reads only files that have changed since `last`.
     pub(super) fn look_again(&self, last: &Look) -> Look {
-        let below = self.root().strip_prefix(self.site.base()).map(Path::to_owned).unwrap_or_default();
-        last.again(self.site.base(), SECRET.as_bytes(), &|path| {
-            let first = path.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
-            if self.site.is_ours(first) {
-                return Care::Skip;
-            }
-            match path.strip_prefix(&below) {
-                Ok(inner) => self.care(inner),
-                Err(_) if path.as_os_str().is_empty() => Care::Holder,
-                Err(_) => Care::Strict,
-            }
-        })
+        last.again(self.site.base(), SECRET.as_bytes(), &self.rules())
     }
 
-    /// How a path in the world is treated. The areas that commands may change are `Free`.
-    fn care(&self, path: &Path) -> Care {
-        let is = |text: &str| path == Path::new(text);
-        let below = |text: &str| path.starts_with(text);
-        if self.kept.iter().any(|kept| path.starts_with(kept)) || KEEPERS.iter().any(|keeper| below(keeper)) {
-            return Care::Strict;
-        }
-        if below("outside") || below("home/.ssh") || below("data/workspace/other-zz999") {
-            return Care::Unread;
-        }
-        // Workspaces without a store have their lock files in `.jp/locks`.
-        if ["main/.jp/conversations", "main/.jp/locks", "data", "target", "tmp"].iter().any(|area| below(area)) {
-            return Care::Free;
-        }
-        if is("") || is("main") || is("main/.jp") {
-            return Care::Holder;
-        }
-        Care::Strict
+    /// Commands may change the worktree's conversations, the data directory, the export target and temporary files, but not
+    /// user files in them. Workspaces without a store have their lock files in `.jp/locks`.
+    fn rules(&self) -> Rules {
+        let root = self.root();
+        let below = root.strip_prefix(self.site.base()).unwrap_or(&root);
+        let mut rules: Rules = self.site.own_names().map(|name| (PathBuf::from(name), Care::Skip)).collect();
+        rules.extend(below.ancestors().map(|path| (path.to_owned(), Care::Holder)));
+        let mut set = |paths: &[&str], care: Care| rules.extend(paths.iter().map(|path| (below.join(path), care)));
+        set(&["main", "main/.jp"], Care::Holder);
+        set(&["main/.jp/conversations", "main/.jp/locks", "data", "target", "tmp"], Care::Free);
+        set(&SECRETS, Care::Unread);
+        set(&KEEPERS, Care::Strict);
+        rules.extend(self.kept.iter().map(|path| (below.join(path), Care::Strict)));
+        rules
     }
 
     /// Resets access times, so that the next read of a secret file is visible again.
     pub(super) fn forget_reads(&self) {
-        for place in ["outside", "home/.ssh", "data/workspace/other-zz999"] {
-            rewind(&self.root().join(place));
+        for path in SECRETS {
+            rewind(&self.root().join(path));
         }
     }
 }
+
+/// Directories whose files no command may read.
+const SECRETS: [&str; 3] = ["outside", "home/.ssh", "data/workspace/other-zz999"];
 
 /// User files in the areas that commands may change. They must survive.
 const KEEPERS: [&str; 13] = [
