@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::outside::contains;
-use super::sandbox::TAG;
+use super::sandbox::{TAG, processes};
 use super::world::{EXTERNAL, SECRET, World};
 
 /// Time limit in seconds; `JP_HOSTILE_LIMIT` overrides it. Every command takes milliseconds when it does not hang.
@@ -50,12 +50,12 @@ macro_rules! in_the_tree {
             " || failed=1\n",
             r#"
             top=$(realpath -e .jp/conversations) && [ "$top" = "$W/main/.jp/conversations" ] || { jp unmount; exit 1; }
-            own() { [ "$(realpath -m "$1")" = "$top/$1" ]; }
+            own() { [ "$(realpath -m "$1")" = "$top/$1" ] && { [ ! -e "$1" ] || [ -f "$1" ] || [ -d "$1" ]; }; }
             cd "$top" && a=$(ls -d $A*) d=$(ls -d $D*) || { cd "$W/main"; jp unmount; exit 1; }
             ls -laR . > /dev/null
-            own $a/metadata.json && timeout 2 cat $a/metadata.json > /dev/null
+            own $a/metadata.json && cat $a/metadata.json > /dev/null
             own $a/new.md && echo hello > $a/new.md
-            own $d/metadata.json && [ -f $d/metadata.json ] && sed 's/Weekend/Long/' $d/metadata.json > $W/tmp/x &&
+            own $d/metadata.json && sed 's/Weekend/Long/' $d/metadata.json > $W/tmp/x &&
                 cat $W/tmp/x > $d/metadata.json
             own $a/conversations && d=$(ls -d $D*) && mv $d $a/conversations/
             own $a/conversations && rm -r $a/conversations/$B*
@@ -159,6 +159,8 @@ impl Cmd {
 pub(super) struct Ended {
     /// Killed because it exceeded the time limit.
     pub(super) hung: bool,
+    /// The processes that existed when it was killed.
+    pub(super) stuck: Vec<String>,
     /// The exit code, or 128 plus the signal.
     pub(super) code: i32,
     /// The first 4,000 bytes of stdout and stderr.
@@ -185,9 +187,13 @@ impl Ended {
     }
 }
 
+/// The time limit of a command.
+pub(super) fn limit() -> Duration {
+    Duration::from_secs(setting("JP_HOSTILE_LIMIT").unwrap_or(LIMIT))
+}
+
 /// Runs a script in the project.
-pub(super) fn run(world: &World, script: &str) -> io::Result<Ended> {
-    let limit = Duration::from_secs(setting("JP_HOSTILE_LIMIT").unwrap_or(LIMIT));
+pub(super) fn run(world: &World, script: &str, limit: Duration) -> io::Result<Ended> {
     run_with(world, &["sh", "-c"], script, limit)
 }
 
@@ -234,7 +240,9 @@ pub(super) fn run_with(world: &World, before: &[&str], script: &str, limit: Dura
         status.is_some()
     };
     let hung = !until(limit, &mut ended);
+    let mut stuck = Vec::new();
     if hung {
+        stuck = processes(&world.tag);
         // A process that waits for its own mount survives this; `Site::clear` ends it.
         let _ = killpg(group, Signal::SIGKILL);
         until(Duration::from_millis(200), &mut ended);
@@ -244,5 +252,5 @@ pub(super) fn run_with(world: &World, before: &[&str], script: &str, limit: Dura
     bytes.extend(fs::read(&err).unwrap_or_default());
     let told = contains(&bytes, SECRET.as_bytes());
     bytes.truncate(4000);
-    Ok(Ended { hung, code, text: String::from_utf8_lossy(&bytes).into_owned(), told })
+    Ok(Ended { hung, stuck, code, text: String::from_utf8_lossy(&bytes).into_owned(), told })
 }

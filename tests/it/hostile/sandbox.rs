@@ -235,6 +235,19 @@ fn marked(tag: &str) -> Vec<i32> {
     pids.filter(|pid| has_environment(*pid, tag)).collect()
 }
 
+/// Command line, state and kernel function of every process with this tag.
+pub(super) fn processes(tag: &str) -> Vec<String> {
+    let read = |pid: i32, name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\0', " ");
+    let describe = |pid: i32| {
+        let stat = text(&read(pid, "stat"));
+        let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).unwrap_or("?").to_owned();
+        let command: String = text(&read(pid, "cmdline")).chars().take(80).collect();
+        format!("{} [{state} {}]", command.lines().next().unwrap_or_default(), text(&read(pid, "wchan")))
+    };
+    marked(tag).into_iter().map(describe).collect()
+}
+
 fn has_environment(pid: i32, tag: &str) -> bool {
     let wanted = format!("{TAG}={tag}");
     let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
