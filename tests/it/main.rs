@@ -16,6 +16,8 @@ mod git;
 mod hand_edits;
 // What git runs before a commit.
 mod hooks;
+// Hostile repositories, stores and export targets.
+mod hostile;
 // Metadata that was read once need not be read again, and is never believed.
 mod index;
 // What loses its place keeps its bytes.
