@@ -31,6 +31,7 @@ use std::thread::{self, ThreadId};
 
 use jp_store::ConversationId;
 use jp_store::books::Books;
+use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::lock::{Guard, Wait};
 use jp_store::reconcile::ManagedFile;
@@ -151,6 +152,16 @@ fn mark(stat: &Stat) -> Mark {
     (stat.ino, stat.size, stat.mtime, stat.mode)
 }
 
+/// Whether a file in `orphans/` has a name that a mount gives: what else is there is somebody else's.
+fn is_orphan_name(name: &OsStr) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.to_str().is_some_and(|name| {
+        number(name)
+            || ["make-", "move-"].iter().any(|start| name.strip_prefix(start).is_some_and(number))
+            || name.strip_prefix(SWAP).and_then(|rest| rest.split_once('-')).is_some_and(|(id, _)| number(id))
+    })
+}
+
 impl Vfs {
     /// A filesystem over a store that is ready to be changed. `under` is where the real files beneath the mount are
     /// reached. Everything is looked at once.
@@ -248,7 +259,8 @@ impl Vfs {
             self.backing.make_dirs(&dir).context("make directory", &dir)?;
         }
         let orphans = self.state.join("orphans");
-        for (name, _) in self.backing.list(&orphans).context("list", &orphans)? {
+        let listed = self.backing.list(&orphans).context("list", &orphans)?;
+        for (name, _) in listed.into_iter().filter(|(name, kind)| *kind == Kind::File && is_orphan_name(name)) {
             let path = orphans.join(&name);
             self.keep_swap(&name, &path)?;
             self.backing.remove(&path).context("remove", &path)?;

@@ -24,8 +24,13 @@ impl Store {
 
     fn exposed(&self) -> Vec<Exposed> {
         let mut found = Vec::new();
-        if !self.layout.is_single_root() {
-            collect(self.disk(), &self.layout.store.dir, &mut found);
+        let (disk, root) = (self.disk(), &self.layout.store);
+        if self.layout.is_single_root() || !push_if_wide(disk, &root.dir, &mut found) {
+            return found;
+        }
+        // What else lies in there is somebody else's.
+        for dir in [root.conversations(), root.locks(), root.sessions(), root.vfs()] {
+            collect(disk, &dir, &mut found);
         }
         found
     }
@@ -50,8 +55,9 @@ impl Writer {
 
 /// Collects a directory and what is in it, each before what is in it. What cannot be looked at is named elsewhere.
 fn collect(disk: &dyn Disk, dir: &Path, found: &mut Vec<Exposed>) {
-    let Some(stat) = disk.stat(dir).ok().filter(|stat| stat.kind == Kind::Dir && is_wide(stat.mode)) else { return };
-    found.push(Exposed { path: dir.to_owned(), wanted: private_dir(stat.mode) });
+    if !push_if_wide(disk, dir, found) {
+        return;
+    }
     for entry in disk.list(dir).unwrap_or_default() {
         let path = dir.join(&entry.name);
         match entry.kind {
@@ -63,4 +69,11 @@ fn collect(disk: &dyn Disk, dir: &Path, found: &mut Vec<Exposed>) {
             Kind::Link | Kind::Other => {}
         }
     }
+}
+
+/// Adds a directory that others can enter; `false` if it is none.
+fn push_if_wide(disk: &dyn Disk, dir: &Path, found: &mut Vec<Exposed>) -> bool {
+    let stat = disk.stat(dir).ok().filter(|stat| stat.kind == Kind::Dir && is_wide(stat.mode));
+    found.extend(stat.map(|stat| Exposed { path: dir.to_owned(), wanted: private_dir(stat.mode) }));
+    stat.is_some()
 }
