@@ -85,7 +85,7 @@ fn is_missing(error: &io::Error) -> bool {
 /// Whether an error says that something is at a path, but not what has to be there.
 pub fn is_wrong_kind(error: &io::Error) -> bool {
     let odd = [libc::ELOOP, libc::EISDIR, libc::ENXIO];
-    error.get_ref().is_some_and(|inner| inner.is::<WrongKind>())
+    error.get_ref().and_then(|inner| inner.downcast_ref::<WrongKind>()).is_some()
         || error.raw_os_error().is_some_and(|code| odd.contains(&code))
 }
 

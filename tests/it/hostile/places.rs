@@ -1,6 +1,7 @@
 //! The places that commands access, found by running each command under `strace` in a world with nothing planted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,8 @@ pub(super) fn trace_command(number: usize, known: bool) -> io::Result<Opened> {
         return Err(io::Error::other(format!("it hangs with nothing planted: {}", ended.text)));
     }
     let root = world.root();
-    let found = in_world(&touches(&files, "jp"), &root);
+    let mut found = in_world(&touches(&files, "jp"), &root);
+    found.retain(|path, _| can_be_there(&root, path));
     world.site.clear(&world.tag);
     Ok(found)
 }
@@ -64,6 +66,19 @@ pub(super) fn strace(world: &World, script: &str, limit: Duration) -> io::Result
     }
     let files: io::Result<Vec<Vec<u8>>> = fs::read_dir(&dir)?.map(|entry| fs::read(entry?.path())).collect();
     Ok((files?, ended))
+}
+
+/// Whether something can be planted at a path. The trace does not say which of several directories a descriptor referred to
+/// when a path led through it, so that some paths lie beneath files, and the socket beside conversations.
+fn can_be_there(root: &Path, path: &Path) -> bool {
+    let beneath_file = path
+        .ancestors()
+        .skip(1)
+        .any(|above| fs::symlink_metadata(root.join(above)).is_ok_and(|meta| !meta.is_dir() && !meta.is_symlink()));
+    let is_key = |name: &OsStr| name.len() == 16 && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
+    let misplaced = path.file_name() == Some(OsStr::new("control.sock"))
+        && !path.parent().and_then(Path::file_name).is_some_and(is_key);
+    !beneath_file && !misplaced
 }
 
 fn in_world(touches: &BTreeSet<Touch>, root: &Path) -> Opened {
