@@ -128,8 +128,7 @@ impl fmt::Display for Error {
 }
 
 /// What to do about something that is not what has to be there.
-const WRONG_KIND: &str =
-    "jp follows no links and uses only plain files and directories here; remove it, or move it away";
+const WRONG_KIND: &str = "jp follows no links here: put the file or directory itself in its place (`rm LINK && mv TARGET LINK`), or remove it";
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {

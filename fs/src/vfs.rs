@@ -131,6 +131,8 @@ const SHIFTS: i64 = 1000;
 
 /// What the names of old bytes begin with while an exchange lasts.
 const SWAP: &str = "swap-";
+/// What the names of files begin with that are open and have lost theirs.
+const UNLINKED: &str = "unlinked-";
 
 /// As long as this lives, the kernel knows of a name by itself.
 struct Aware<'a>(&'a Vfs);
@@ -156,8 +158,7 @@ fn mark(stat: &Stat) -> Mark {
 fn is_orphan_name(name: &OsStr) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     name.to_str().is_some_and(|name| {
-        number(name)
-            || ["make-", "move-"].iter().any(|start| name.strip_prefix(start).is_some_and(number))
+        [UNLINKED, "make-", "move-"].iter().any(|start| name.strip_prefix(start).is_some_and(number))
             || name.strip_prefix(SWAP).and_then(|rest| rest.split_once('-')).is_some_and(|(id, _)| number(id))
     })
 }
@@ -348,7 +349,7 @@ impl Vfs {
     }
 
     fn orphan(&self, number: u64) -> PathBuf {
-        self.state.join("orphans").join(number.to_string())
+        self.state.join("orphans").join(format!("{UNLINKED}{number}"))
     }
 
     /// Nobody else changes the conversation through this mount while this is held.

@@ -281,7 +281,7 @@ fn read_sized(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn stat_of(meta: &Metadata) -> Stat {
+pub(crate) fn stat_of(meta: &Metadata) -> Stat {
     Stat {
         kind: meta.file_type().into(),
         size: meta.len(),

@@ -24,8 +24,8 @@ impl HoldReason {
     /// The reason in words, after the path of the copy.
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Private => "the conversation is local in every other worktree",
-            Self::Unrelated => "its first event is not the first event of the conversation in the store",
+            Self::Private => "a directory with the id of a conversation that is local in every worktree",
+            Self::Unrelated => "a directory with the id of a conversation whose first event is another one",
         }
     }
 }

@@ -150,6 +150,11 @@ impl Entry {
     }
 
     /// Whether the conversation is local in this worktree by decision. A copy that is not synced yet is no decision.
+    /// Whether it is local here, and no copy of it ever was here.
+    pub(crate) fn was_never_here(&self) -> bool {
+        self.never_projected && self.intent == Projection::LocalOnly
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         let undecided = matches!(self.first_seen, Some(FirstSeen::Known | FirstSeen::Unknown));
         self.intent == Projection::LocalOnly && !undecided

@@ -33,7 +33,7 @@ use crate::worktrees::is_named_by_store;
 const PATIENCE: usize = 16;
 
 /// The verb of a data directory that cannot be used.
-pub const DATA_DIR: &str = "use as data directory";
+pub const DATA_DIR: &str = "use the data directory";
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

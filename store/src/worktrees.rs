@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::disk::{Disk, Kind};
+use crate::beneath::trusted;
+use crate::disk::{Disk, Kind, stat_of};
 use crate::error::{Context as _, Result};
-use crate::files::{entries, stat};
+use crate::files::entries;
 use crate::id::ConversationId;
 use crate::join::Exposure;
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, STORAGE};
-use crate::ledger::{Identity, Ledger};
+use crate::ledger::{Entry, Identity, Ledger};
 use crate::observe::read_file;
 use crate::presence::Projection;
 use crate::scan::is_absent;
+use crate::store::Store;
 
 /// Where the other worktrees have the conversations of the store.
 #[derive(Clone, Debug, Default)]
@@ -25,28 +27,34 @@ pub(crate) struct OtherWorktrees {
 }
 
 impl OtherWorktrees {
-    /// Reads the ledgers of all worktrees but this one. A ledger that does not parse says nothing. One that cannot be read
+    /// Reads the ledgers of all worktrees but this one. A ledger of this path counts if `.jp` is not the one it was made for. A ledger that does not parse says nothing. One that cannot be read
     /// is an error: it may be the one that has a conversation as local.
     pub(crate) fn read(disk: &dyn Disk, layout: &Layout) -> Result<Self> {
         let mut others = Self::default();
+        let here = identity(&layout.storage)?;
         for silo in std::iter::once(&layout.store).chain(&layout.siblings) {
             for entry in entries(disk, &silo.vfs())? {
-                if entry.kind == Kind::Dir && entry.name != *layout.worktree {
-                    others.add(disk, &silo.vfs().join(entry.name))?;
+                // One of this path that was made for another `.jp` directory is another worktree's.
+                let ours = if entry.name == *layout.worktree { here } else { None };
+                if entry.kind == Kind::Dir {
+                    others.add(disk, &silo.vfs().join(entry.name), ours)?;
                 }
             }
         }
         Ok(others)
     }
 
-    fn add(&mut self, disk: &dyn Disk, state: &Path) -> Result<()> {
+    fn add(&mut self, disk: &dyn Disk, state: &Path, ours: Option<Identity>) -> Result<()> {
         let Some(contents) = read_file(disk, &state.join("projection.json"))? else { return Ok(()) };
         let Some((mut ledger, workspace)) = Ledger::parse_any(&contents.bytes) else { return Ok(()) };
+        if ours == Some(workspace) {
+            return Ok(());
+        }
         if let Some(lines) = read_file(disk, &state.join("journal"))? {
             journal::replay(&mut ledger, &lines.bytes, Footing::new(workspace, Some(contents.stat)));
         }
         let is_gone = match &ledger.project {
-            Some(project) => is_gone(disk, Path::new(project), workspace)?,
+            Some(project) => is_gone(Path::new(project), workspace)?,
             None => false,
         };
         for (id, entry) in ledger.entries() {
@@ -70,9 +78,19 @@ impl OtherWorktrees {
     }
 }
 
-/// Whether the `.jp` directory that a ledger was made for is not in this project any more.
-fn is_gone(disk: &dyn Disk, project: &Path, workspace: Identity) -> Result<bool> {
-    Ok(stat(disk, &project.join(STORAGE))?.map(Identity::from) != Some(workspace))
+/// Whether the `.jp` directory that a ledger was made for is not in this project any more. It is another worktree's, so it
+/// is looked at and never opened.
+fn is_gone(project: &Path, workspace: Identity) -> Result<bool> {
+    Ok(identity(&project.join(STORAGE))? != Some(workspace))
+}
+
+/// What has a path that may lie anywhere; `None` if nothing has.
+fn identity(path: &Path) -> Result<Option<Identity>> {
+    match trusted::stat(path) {
+        Ok(meta) => Ok(Some(stat_of(&meta).into())),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error).context("look at", path),
+    }
 }
 
 /// The content of `roots/<key>.json`, which newer versions of the real `jp` write.
@@ -107,8 +125,9 @@ fn is_link_target(disk: &dyn Disk, dir: &Path, link: &Path, storage: &Path) -> R
     if target == *storage {
         return Ok(true);
     }
-    let identity = |path: &Path| stat(disk, path).ok().flatten().map(|stat| (stat.dev, stat.ino));
-    Ok(identity(&target).is_some_and(|found| identity(storage) == Some(found)))
+    // Another way to the same directory may lead through links; what it leads to is compared and nothing else.
+    let target = trusted::canonical(&target).unwrap_or(target);
+    Ok(identity(&target).ok().flatten().is_some_and(|found| identity(storage).is_ok_and(|ours| ours == Some(found))))
 }
 
 /// Where a conversation is exposed in this worktree, together with what the others say.
@@ -117,5 +136,17 @@ pub(crate) fn exposure_with(ours: Option<Projection>, others: Exposure) -> Expos
         (Some(Projection::Projected), _) | (_, Exposure::Projected) => Exposure::Projected,
         (Some(Projection::LocalOnly), _) | (None, Exposure::Local) => Exposure::Local,
         (None, Exposure::Unknown) => Exposure::Unknown,
+    }
+}
+
+impl Store {
+    /// Whether a conversation is local in every worktree that has a word about it, and never was in this one. `ours` is what
+    /// this worktree remembers of it.
+    pub fn is_private(&self, id: ConversationId, ours: Option<&Entry>) -> Result<bool> {
+        if ours.is_some_and(|entry| !entry.was_never_here()) {
+            return Ok(false);
+        }
+        let others = OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id);
+        Ok(exposure_with(ours.map(|entry| entry.intent), others) == Exposure::Local)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jp_tests::{LIMIT, Shot, Workspace, wait_for};
 
-use crate::story::{family, in_store, in_work, jp, new, number, store_file, work_file, workspace};
+use crate::story::{family, in_store, in_work, jp, new, number, presence, store_file, work_file, workspace};
 
 const SECRET: &str = "swordfish-4711";
 
@@ -323,4 +323,94 @@ fn links_upwards_are_not_walked() {
     assert_eq!(ends(command), 0);
     assert_eq!(w.jp(&["c", "ls", "--json"]).json().as_array().map(Vec::len), Some(2));
     assert!(number(&a) < number(&b) && in_store(&w, &a).is_some());
+}
+
+/// Writes a conversation that somebody guessed the id of.
+fn plant(conversations: &Path, id: &str, files: &[(&str, &str)]) -> PathBuf {
+    let dir = conversations.join(format!("{}-guessed", id.trim_start_matches("jp-c")));
+    fs::create_dir_all(&dir).expect("made");
+    for (name, text) in files {
+        fs::write(dir.join(name), text).expect("written");
+    }
+    dir
+}
+
+const GUESSED: [(&str, &str); 3] = [
+    ("metadata.json", "{\"title\": \"guessed\", \"last_activated_at\": \"2025-07-19T00:00:00.0Z\"}"),
+    (
+        "events.json",
+        "[{\"timestamp\": \"2025-07-19T00:00:00Z\", \"type\": \"chat_request\", \"content\": \"guessed\"}]",
+    ),
+    ("base_config.json", "{}"),
+];
+
+/// A local conversation with a secret in it.
+fn private(w: &Workspace) -> String {
+    let id = new(w, "Private", &["--local"]);
+    let text =
+        format!("[{{\"timestamp\": \"2025-07-18T00:00:00Z\", \"type\": \"chat_request\", \"content\": \"{SECRET}\"}}]");
+    fs::write(store_file(w, &id, "events.json"), text).expect("written");
+    id
+}
+
+/// Git removes and makes `.jp` again when it goes to a commit without one and back; what was private stays so.
+#[test]
+fn private_after_the_workspace_was_made_again() {
+    let w = workspace();
+    family(&w);
+    let id = private(&w);
+    let aside = w.root().join("aside");
+    fs::rename(w.storage(), &aside).expect("moved");
+    fs::create_dir_all(w.storage().join("conversations")).expect("made");
+    fs::copy(aside.join(".id"), w.storage().join(".id")).expect("copied");
+    fs::remove_dir_all(&aside).expect("removed");
+    plant(&w.storage().join("conversations"), &id, &GUESSED);
+    for args in [&["export"] as &[&str], &["import"], &["c", "edit", "--pin", &id], &["export"]] {
+        w.jp(args);
+        assert!(!says_anywhere(w.root(), SECRET), "{args:?}");
+    }
+    assert!(fs::read_to_string(store_file(&w, &id, "events.json")).expect("read").contains(SECRET));
+    assert!(w.jp(&["status"]).stdout.contains("not taken in"));
+}
+
+/// Other programs make conversations that no worktree has a word about.
+#[test]
+fn private_although_no_worktree_knows_it() {
+    let w = workspace();
+    family(&w);
+    let dir = w.silo().join("conversations/17000000001-made-by-another-program");
+    fs::create_dir_all(&dir).expect("made");
+    for (name, text) in GUESSED {
+        fs::write(dir.join(name), text.replace("guessed", SECRET)).expect("written");
+    }
+    let planted = plant(&w.storage().join("conversations"), "jp-c17000000001", &GUESSED[..1]);
+    for args in [&["export"] as &[&str], &["import"], &["export"]] {
+        w.jp(args);
+        assert!(!says_anywhere(w.root(), SECRET), "{args:?}");
+    }
+    assert!(planted.join("metadata.json").exists());
+    // What begins alike is the same conversation: the real `jp` writes it to both.
+    for conversations in [w.silo().join("conversations"), w.storage().join("conversations")] {
+        plant(&conversations, "jp-c17000000002", &GUESSED);
+    }
+    w.jp(&["export"]);
+    assert_eq!(presence(&w, "jp-c17000000002"), "projected");
+}
+
+/// Whoever has one worktree can have another, and can move a project.
+#[test]
+fn a_second_worktree_is_used_as_the_first() {
+    let w = workspace();
+    let [a, ..] = family(&w);
+    let second = w.env().init_workspace("second", "otvo8");
+    jp(&second, &["c", "edit", "--local=false", &a]);
+    for args in [&["c", "ls"] as &[&str], &["status"], &["export"], &["import"], &["doctor"]] {
+        jp(&second, args);
+        jp(&w, args);
+    }
+    let moved = w.root().with_file_name("moved");
+    fs::rename(w.root(), &moved).expect("moved");
+    w.env().jp(&moved, &["c", "ls"]).ok();
+    w.env().jp(&moved, &["export"]).ok();
+    jp(&second, &["export"]);
 }

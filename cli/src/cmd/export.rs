@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use jp_store::ConversationId;
+use jp_store::beneath::trusted;
 use jp_store::plan::{Direction, Form, Nesting, Wanted};
 use jp_store::store::Store;
 
@@ -103,7 +104,8 @@ impl Args {
     /// The other directory. Within our own roots it would be taken for something else.
     fn place(&self, ctx: &Ctx<'_>, store: &Store) -> Result<Option<PathBuf>> {
         let Some(typed) = &self.to else { return Ok(None) };
-        let place = mountinfo::place(&ctx.cwd()?.join(typed));
+        let place =
+            trusted::canonical_or_new(&ctx.cwd()?.join(typed)).map_err(|error| Error::io("look at", typed, &error))?;
         let own = [&store.layout().storage, &store.layout().store.dir].map(|dir| mountinfo::place(dir));
         match own.iter().find(|own| place.starts_with(own)) {
             Some(own) => Err(Error::usage(format!("{} is within {}", place.display(), own.display()))

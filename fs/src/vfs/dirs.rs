@@ -75,6 +75,8 @@ impl Vfs {
 
     /// Brings a known conversation back, or lets a new one begin to arrive.
     fn make_conversation(&self, caller: Caller, at: Dir, name: &OsStr) -> Result<ConversationId> {
+        const PRIVATE: FsError =
+            FsError::Refused("the conversation is local in every worktree, and git may not show it");
         const NO_PLACE: FsError = FsError::Refused("only conversations lie here, named by their ids");
         let id = match name.to_str().and_then(parse) {
             Some((id, _)) if !is_scratch(name) && id.is_canonical_dirname(&name.to_string_lossy()) => id,
@@ -89,10 +91,17 @@ impl Vfs {
             catalog.get(id).cloned()
         };
         match known {
+            Some(item) if caller.is_git() && !item.pending && self.is_private(id)? => return Err(PRIVATE),
             Some(item) => self.bring_back(caller, id, &item, at, name)?,
             None => self.begin_arrival(caller, id, at, name)?,
         }
         Ok(id)
+    }
+
+    /// Whether nobody has shown a conversation anywhere: then a repository that has its id has guessed it.
+    fn is_private(&self, id: ConversationId) -> Result<bool> {
+        let entry = self.sight.lock().books.ledger.get(id).cloned();
+        Ok(self.writer.store().is_private(id, entry.as_ref())?)
     }
 
     fn bring_back(&self, caller: Caller, id: ConversationId, item: &Item, at: Dir, name: &OsStr) -> Result<()> {

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::is_missing;
 use crate::modes::Access;
@@ -63,6 +63,17 @@ pub fn is_within(inner: &Path, outer: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// As [`canonical`], for a path whose last names need not exist yet.
+pub fn canonical_or_new(path: &Path) -> io::Result<PathBuf> {
+    match canonical(path) {
+        Err(error) if is_missing(&error) => match (path.parent(), path.components().next_back()) {
+            (Some(parent), Some(Component::Normal(name))) => Ok(canonical_or_new(parent)?.join(name)),
+            _ => Err(error),
+        },
+        found => found,
+    }
 }
 
 /// Opens a directory.

@@ -16,7 +16,6 @@ use crate::join::{Exposure, HoldReason, hold_reason};
 use crate::layout::Layout;
 use crate::ledger::{FirstSeen, Survey};
 use crate::observe::begins_alike;
-use crate::presence::Projection;
 use crate::problem::{Problem, What};
 use crate::scan::Place;
 use crate::time::Timestamp;
@@ -60,10 +59,14 @@ impl HoldCause {
     pub fn describe(self, id: ConversationId) -> String {
         match self {
             Self::Reason(reason) => {
-                format!("held, not joined with the store: {}; `jp import {id}` joins it", reason.describe())
+                format!(
+                    "not taken in: {}. Remove it; or, to show the conversation in this project, where git can commit it: \
+                     `jp import {id}`",
+                    reason.describe()
+                )
             }
             Self::Inside(above) => {
-                format!("held, because it lies in the held copy of {above}; `jp import {above}` joins that one")
+                format!("not taken in, because it lies in the directory of {above}, which is not; see there")
             }
         }
     }
@@ -171,16 +174,23 @@ impl Snapshot {
         }
         let entry = self.ledger.get(id);
         if self.ledger.survey != Survey::Done {
-            return Ok(entry.is_none().then_some(FirstSeen::Known));
+            if entry.is_some() {
+                return Ok(None);
+            }
+            // The store names this path, but `.jp` may have been made anew by somebody else's commit.
+            let is_private = others()? == Exposure::Local;
+            return Ok(Some(if is_private { FirstSeen::Held(HoldReason::Private) } else { FirstSeen::Known }));
         }
         // A copy that was hidden here may come back. One that was never here may have been planted.
         let ours = match entry {
             None => None,
-            Some(entry) if entry.never_projected && entry.intent == Projection::LocalOnly => Some(entry.intent),
+            Some(entry) if entry.was_never_here() => Some(entry.intent),
             Some(_) => return Ok(None),
         };
-        let is_private = exposure_with(ours, others()?) == Exposure::Local;
-        Ok(is_private.then_some(FirstSeen::Held(HoldReason::Private)))
+        let exposure = exposure_with(ours, others()?);
+        // What no worktree has a word about may be private all the same: other programs write none.
+        let alike = exposure != Exposure::Unknown || all_begin_alike(disk, store, copies)?;
+        Ok(hold_reason(exposure, alike).map(FirstSeen::Held))
     }
 
     /// Takes out the held copies, and everything that is not synced and lies in one.

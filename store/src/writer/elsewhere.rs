@@ -2,7 +2,7 @@
 //! by an earlier export is left alone and told of; a list of what was written tells the two apart.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,10 @@ struct Written(BTreeMap<String, Digest>);
 impl Written {
     /// What is known to have been written, by path. A name that is no text cannot be listed, and counts as somebody else's.
     fn known(&self) -> BTreeMap<PathBuf, Digest> {
-        self.0.iter().map(|(path, digest)| (PathBuf::from(path), *digest)).collect()
+        // What leads elsewhere was not written by us.
+        let inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+        let known = self.0.iter().map(|(path, digest)| (PathBuf::from(path), *digest));
+        known.filter(|(path, _)| inside(path)).collect()
     }
 
     fn of(known: BTreeMap<PathBuf, Digest>) -> Self {

@@ -123,7 +123,9 @@ fn is_inside(path: &Path) -> bool {
     let elsewhere = path.iter().any(|part| part == "..");
     let area = below("main") && path != Path::new("main") || below("data") || below("target");
     // Commands must not touch these at all; the comparison reports it if they do.
-    let strange = below("data/workspace/other-zz999") || path.iter().any(|part| part == "stranger");
+    // What is in `.git` is git's own, and no clone brings it.
+    let strange =
+        below("main/.git") || below("data/workspace/other-zz999") || path.iter().any(|part| part == "stranger");
     area && !strange && !elsewhere
 }
 

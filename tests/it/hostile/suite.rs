@@ -253,7 +253,7 @@ fn is_narrowing(how: &str) -> bool {
 /// Whether an entry that was removed from a directory of conversations is in its trash.
 fn is_in_trash(root: &Path, path: &Path) -> bool {
     ["main/.jp/conversations", "data/workspace/main-otvo8/conversations"].iter().any(|dir| {
-        let inner = path.strip_prefix(dir).ok().and_then(|inner| inner.iter().next());
+        let inner = path.strip_prefix(dir).ok().and_then(|inner| inner.iter().find(|name| *name != ".archive"));
         inner.is_some_and(|name| fs::symlink_metadata(root.join(dir).join(".trash").join(name)).is_ok())
     })
 }

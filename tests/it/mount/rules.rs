@@ -316,3 +316,18 @@ fn names_that_are_no_text() {
         assert_eq!(m.status("conflicts").len(), 2, "what could not be hidden is kept");
     });
 }
+
+/// A repository that has the id of a private conversation neither shows nor replaces it.
+#[test]
+fn git_does_not_show_what_is_private() {
+    everyone(|m| {
+        let id = m.script("jp c new --local --title Private").ok().stdout.trim().to_owned();
+        let name = format!("{}-guessed", id.trim_start_matches("jp-c"));
+        // Git is known by its name.
+        let told = m.script(&format!("cp \"$(command -v mkdir)\" \"$T/git\"; \"$T/git\" \"$M/{name}\""));
+        assert!(told.code != 0 && told.stderr.contains("not permitted"), "{}", told.told());
+        assert!(!m.script(&format!("ls \"$M\"")).ok().stdout.contains("private"));
+        // A person may.
+        m.script(&format!("mkdir \"$M/{name}\"")).ok();
+    });
+}
