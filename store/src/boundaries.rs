@@ -87,7 +87,8 @@ fn check_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let wrong = match kind(disk, dir)? {
         Some(Kind::Dir) | None => return Ok(()),
         Some(Kind::Link) => WrongKind::LINK,
-        Some(Kind::File | Kind::Other) => WrongKind::NOT_DIR,
+        Some(Kind::File) => WrongKind::NOT_DIR,
+        Some(Kind::Other) => "a pipe, a socket or a device, not a directory",
     };
     Err(WrongKind::error(dir, wrong)).context("use", dir)
 }
