@@ -265,8 +265,10 @@ fn a_conversation_made_while_sessions_are_cleaned_stays_active() {
 fn two_processes_sweep_at_once() {
     let main = workspace();
     new(&main, "Upload", &[]);
-    let leftover = main.silo().join("vfs/tmp/4000000-0");
+    let tmp = main.silo().join("vfs/tmp");
+    let leftover = tmp.join("jp-tmp-0123456789abcdef-0");
     fs::create_dir_all(&leftover).expect("made");
+    fs::write(tmp.join("owner-store-0123456789abcdef"), "").expect("written");
     fs::write(leftover.join("events.json"), "[]").expect("written");
     let disk = Arc::new(Eventful::default());
     *disk.gone.lock().expect("sound") = Some(leftover.clone());
