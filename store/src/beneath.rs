@@ -200,6 +200,16 @@ impl AllowedDirs {
     }
 
     fn locate<'a>(&self, path: &'a Path) -> io::Result<Place<'a>> {
+        self.locate_with(path, |dir, rest| Place::Inside { dir: dir.clone(), rest }, Place::Above)
+    }
+
+    /// Calls `inside` with the allowed directory that a path is in and the rest of the path, or gives `above`.
+    fn locate_with<'a, T>(
+        &self,
+        path: &'a Path,
+        inside: impl FnOnce(&Arc<AllowedDir>, &'a OsStr) -> T,
+        above: T,
+    ) -> io::Result<T> {
         let bytes = path.as_os_str().as_bytes();
         if bytes.len() >= LONGEST_PATH {
             // It could be reached from a descriptor, but by no other program.
@@ -216,10 +226,10 @@ impl AllowedDirs {
             if has_odd_component(rest) {
                 return Err(WrongKind::error(path, "a path with `..` in it, which is not followed"));
             }
-            return Ok(Place::Inside { dir: dir.clone(), rest: OsStr::from_bytes(rest) });
+            return Ok(inside(dir, OsStr::from_bytes(rest)));
         }
         if list.iter().any(|dir| dir.path.starts_with(path)) {
-            return Ok(Place::Above);
+            return Ok(above);
         }
         Err(WrongKind::error(path, "outside the directories that jp may use"))
     }
@@ -299,14 +309,12 @@ impl AllowedDirs {
         self.open_with(path, OFlag::O_PATH, Mode::empty()).map(File::from)
     }
 
-    /// `lstat`.
+    /// `lstat`: what has this name now. It is one call of the system, because nearly everything begins with it, and may
+    /// look past a link on the way, as no other call does. It opens nothing; whoever acts on the answer resolves the path
+    /// anew.
     pub fn stat(&self, path: &Path) -> io::Result<Metadata> {
-        match self.locate(path)? {
-            // What has its name now, not what was opened: a directory can be replaced.
-            Place::Inside { dir, rest } if rest.is_empty() && !dir.pinned => trusted::stat(path),
-            Place::Above => trusted::follow(path),
-            Place::Inside { .. } => self.pin(path)?.metadata(),
-        }
+        let is_inside = self.locate_with(path, |_, _| true, false)?;
+        if is_inside { trusted::stat(path) } else { trusted::follow(path) }
     }
 
     /// Opens a regular file for reading, without waiting for anybody. Anything else is a [`WrongKind`].
