@@ -313,8 +313,12 @@ impl AllowedDirs {
     /// look past a link on the way, as no other call does. It opens nothing; whoever acts on the answer resolves the path
     /// anew.
     pub fn stat(&self, path: &Path) -> io::Result<Metadata> {
-        let is_inside = self.locate_with(path, |_, _| true, false)?;
-        if is_inside { trusted::stat(path) } else { trusted::follow(path) }
+        // A pinned directory's path need not lead anywhere.
+        match self.locate_with(path, |dir, _| Some(dir.pinned), None)? {
+            Some(true) => self.pin(path)?.metadata(),
+            Some(false) => trusted::stat(path),
+            None => trusted::follow(path),
+        }
     }
 
     /// Opens a regular file for reading, without waiting for anybody. Anything else is a [`WrongKind`].
