@@ -10,6 +10,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 pub mod trusted;
+mod wrong_kind;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -30,6 +31,8 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{LinkatFlags, UnlinkatFlags};
 use parking_lot::RwLock;
 
+pub use self::wrong_kind::{WrongKind, is_wrong_kind};
+
 /// No file is read that is longer than this many bytes. A sparse file claims any size without occupying a block.
 pub const LARGEST: u64 = 1 << 30;
 
@@ -49,44 +52,9 @@ struct AllowedDir {
     pinned: bool,
 }
 
-/// Something is at a path, but not what has to be there.
-#[derive(Debug, thiserror::Error)]
-#[error("{} is {what}", path.display())]
-pub struct WrongKind {
-    /// The path at fault, which may be a directory above the one that was asked for.
-    pub path: PathBuf,
-    /// What is there.
-    pub what: &'static str,
-}
-
-impl WrongKind {
-    /// A symbolic link.
-    pub const LINK: &'static str = "a symbolic link, which is not followed";
-    /// A directory.
-    pub const DIR: &'static str = "a directory, not a regular file";
-    /// A pipe, a socket or a device.
-    pub const SPECIAL: &'static str = "a pipe, a socket or a device, not a regular file";
-    /// A file.
-    pub const NOT_DIR: &'static str = "not a directory";
-    /// Longer than [`LARGEST`].
-    pub const TOO_LARGE: &'static str = "larger than 1 GiB";
-
-    /// As an I/O error.
-    pub fn error(path: &Path, what: &'static str) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidData, Self { path: path.to_owned(), what })
-    }
-}
-
 /// Whether an error says that nothing is at a path.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// Whether an error says that something is at a path, but not what has to be there.
-pub fn is_wrong_kind(error: &io::Error) -> bool {
-    let odd = [libc::ELOOP, libc::EISDIR, libc::ENXIO];
-    error.get_ref().and_then(|inner| inner.downcast_ref::<WrongKind>()).is_some()
-        || error.raw_os_error().is_some_and(|code| odd.contains(&code))
 }
 
 /// What a new file may take the place of.

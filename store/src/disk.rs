@@ -25,14 +25,7 @@ impl fmt::Display for NotRegular {
 impl NotRegular {
     /// What the path is, if a read failed because it is a link, a directory, a pipe, a socket, a device or too large.
     pub fn of(error: &io::Error) -> Option<Self> {
-        let wrong = || error.get_ref()?.downcast_ref::<WrongKind>().map(|wrong| wrong.what);
-        let what = match error.raw_os_error() {
-            Some(libc::ELOOP) => WrongKind::LINK,
-            Some(libc::EISDIR) => WrongKind::DIR,
-            Some(libc::ENXIO) => WrongKind::SPECIAL,
-            _ => wrong()?,
-        };
-        Some(Self(what))
+        WrongKind::what(error).map(Self)
     }
 
     /// What a thing of this kind is to whoever wants to read a file; `None` for a regular one.
