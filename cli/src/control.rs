@@ -2,7 +2,6 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,7 +137,7 @@ impl Address {
     /// Whether a socket is there. Anything else in its place is an error.
     fn is_there(&self) -> io::Result<bool> {
         match self.files.stat(&self.path) {
-            Ok(meta) if meta.file_type().is_socket() => Ok(true),
+            Ok(found) if found.is_socket() => Ok(true),
             Ok(_) => Err(WrongKind::error(&self.path, "not a socket")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use jp_store::beneath::{AllowedDirs, LARGEST, is_wrong_kind};
+use jp_store::beneath::{AllowedDirs, Attributes, LARGEST};
 use jp_store::disk::Kind;
 use jp_store::modes::Access;
 use nix::sys::time::TimeSpec;
@@ -130,7 +130,7 @@ impl RealBacking {
     fn open_write(&self, path: &Path) -> io::Result<File> {
         match self.allowed.open_write(path) {
             Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-                let before = self.allowed.stat(path)?.mode();
+                let before = self.allowed.stat(path)?.permissions();
                 self.allowed.set_mode(path, before | 0o200)?;
                 let file = self.allowed.open_write(path);
                 self.allowed.set_mode(path, before)?;
@@ -143,20 +143,9 @@ impl RealBacking {
 
 impl Backing for RealBacking {
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let meta = self.allowed.stat(path)?;
-        let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-        Ok(Stat {
-            kind: meta.file_type().into(),
-            size: meta.len(),
-            mtime: nanos(meta.mtime(), meta.mtime_nsec()),
-            atime: nanos(meta.atime(), meta.atime_nsec()),
-            ctime: nanos(meta.ctime(), meta.ctime_nsec()),
-            mode: meta.mode() & 0o7777,
-            uid: meta.uid(),
-            gid: meta.gid(),
-            ino: meta.ino(),
-            links: meta.nlink(),
-        })
+        let found = self.allowed.stat(path)?;
+        let Attributes { size, mtime, atime, ctime, uid, gid, ino, links, .. } = found;
+        Ok(Stat { kind: found.kind(), size, mtime, atime, ctime, mode: found.permissions(), uid, gid, ino, links })
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<(OsString, Kind)>> {
@@ -218,17 +207,16 @@ impl Backing for RealBacking {
     }
 
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = self.allowed.open_or_create(beside, Access::Private.file())?;
-        file.set_len(0)?;
+        let (mut file, meta) = self.allowed.open_or_create(beside, Access::Private.file())?;
+        if meta.len() > 0 {
+            file.set_len(0)?;
+        }
         file.write_all(bytes)?;
         self.allowed.rename(beside, path)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        match self.allowed.open(path) {
-            Err(error) if is_wrong_kind(&error) => self.allowed.open_dir(path)?.sync_all(),
-            opened => opened?.0.sync_all(),
-        }
+        self.allowed.sync(path)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {

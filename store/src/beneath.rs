@@ -6,6 +6,7 @@
 //!
 //! [`trusted`] has the few calls for paths that the user typed or the system defines. No other module opens a file.
 
+mod attributes;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -16,21 +17,23 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags};
+use nix::fcntl::{OFlag, RenameFlags};
 use nix::sys::stat::{FchmodatFlags, Mode, UtimensatFlags};
 use nix::sys::statvfs::Statvfs;
 use nix::sys::time::TimeSpec;
 use nix::unistd::{LinkatFlags, UnlinkatFlags};
 use parking_lot::RwLock;
+use rustix::fs::{AtFlags, FileType, RawDir};
 
+pub use self::attributes::Attributes;
 pub use self::wrong_kind::{WrongKind, is_wrong_kind};
 
 /// No file is read that is longer than this many bytes. A sparse file claims any size without occupying a block.
@@ -38,6 +41,9 @@ pub const LARGEST: u64 = 1 << 30;
 
 /// A path of so many bytes is longer than the system takes.
 const LONGEST_PATH: usize = libc::PATH_MAX as usize;
+
+/// Bytes of a directory's listing that are asked for at once, on the stack.
+const LISTING_BUFFER: usize = 16 << 10;
 
 /// The directories beneath which files may be reached. Clones share one list.
 #[derive(Clone, Debug, Default)]
@@ -76,22 +82,8 @@ enum Place<'a> {
 
 /// A directory and one name in it.
 struct Entry<'a> {
-    parent: Parent,
+    parent: Arc<OwnedFd>,
     name: &'a OsStr,
-}
-
-enum Parent {
-    Allowed(Arc<OwnedFd>),
-    Opened(OwnedFd),
-}
-
-impl AsFd for Parent {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Allowed(fd) => fd.as_fd(),
-            Self::Opened(fd) => fd.as_fd(),
-        }
-    }
 }
 
 impl AllowedDir {
@@ -262,14 +254,27 @@ impl AllowedDirs {
         };
         let bytes = rest.as_bytes();
         match memchr::memrchr(b'/', bytes) {
-            None => Ok(Entry { parent: Parent::Allowed(dir.open()?), name: rest }),
+            None => Ok(Entry { parent: dir.open()?, name: rest }),
             Some(at) => {
                 let (above, name) = (OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..]));
                 let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
                 let parent = Self::at(path, &dir, |top| resolve::open(top, above, flags, Mode::empty()))?;
-                Ok(Entry { parent: Parent::Opened(parent), name })
+                Ok(Entry { parent: Arc::new(parent), name })
             }
         }
+    }
+
+    /// As [`AllowedDirs::entry`], for two paths. A directory that has both names is opened once.
+    fn entries<'a>(&self, one: &'a Path, other: &'a Path) -> io::Result<(Entry<'a>, Entry<'a>)> {
+        let first = self.entry(one)?;
+        let second = match (one.parent(), other.parent(), other.file_name()) {
+            (Some(dir), Some(same), Some(name)) if dir.as_os_str() == same.as_os_str() => {
+                self.locate(other)?;
+                Entry { parent: first.parent.clone(), name }
+            }
+            _ => self.entry(other)?,
+        };
+        Ok((first, second))
     }
 
     /// A descriptor that stands for what is at a path, a link too. Nothing can be read or written through it.
@@ -280,21 +285,23 @@ impl AllowedDirs {
     /// `lstat`: what has this name now. It is one call of the system, because nearly everything begins with it, and may
     /// look past a link on the way, as no other call does. It opens nothing; whoever acts on the answer resolves the path
     /// anew.
-    pub fn stat(&self, path: &Path) -> io::Result<Metadata> {
+    pub fn stat(&self, path: &Path) -> io::Result<Attributes> {
         // A pinned directory's path need not lead anywhere.
-        match self.locate_with(path, |dir, _| Some(dir.pinned), None)? {
-            Some(true) => self.pin(path)?.metadata(),
-            Some(false) => trusted::stat(path),
-            None => trusted::follow(path),
+        match self.locate_with(path, |dir, rest| Some(dir.pinned.then(|| (dir.clone(), rest))), None)? {
+            Some(Some((dir, rest))) => match Attributes::relative(&*dir.open()?, Path::new(rest)) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                    Ok(Attributes::from(&self.pin(path)?.metadata()?))
+                }
+                found => found,
+            },
+            Some(None) => trusted::stat(path).map(|meta| Attributes::from(&meta)),
+            None => trusted::follow(path).map(|meta| Attributes::from(&meta)),
         }
     }
 
     /// Opens a regular file for reading, without waiting for anybody. Anything else is a [`WrongKind`].
     pub fn open(&self, path: &Path) -> io::Result<(File, Metadata)> {
-        let file = File::from(self.open_with(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK, Mode::empty())?);
-        let meta = file.metadata()?;
-        check_regular(path, &meta)?;
-        Ok((file, meta))
+        self.open_checked(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0)
     }
 
     /// As [`AllowedDirs::open`], for a file of at most this many bytes.
@@ -319,23 +326,27 @@ impl AllowedDirs {
 
     /// Opens a regular file that is there for writing.
     pub fn open_write(&self, path: &Path) -> io::Result<File> {
-        self.open_checked(path, OFlag::O_WRONLY | OFlag::O_NONBLOCK, 0)
+        self.open_checked(path, OFlag::O_WRONLY | OFlag::O_NONBLOCK, 0).map(|(file, _)| file)
     }
 
     /// Opens a regular file for writing at its end, and makes it with these permission bits if it is not there.
     pub fn open_append(&self, path: &Path, mode: u32) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_APPEND | OFlag::O_CREAT;
-        check_single(path, self.open_checked(path, flags, mode)?)
+        let (file, meta) = self.open_checked(path, flags, mode)?;
+        check_single(path, &meta)?;
+        Ok(file)
     }
 
     /// Opens a regular file for reading and writing, and makes it with these permission bits if it is not there.
-    pub fn open_or_create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        check_single(path, self.open_checked(path, OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CREAT, mode)?)
+    pub fn open_or_create(&self, path: &Path, mode: u32) -> io::Result<(File, Metadata)> {
+        let (file, meta) = self.open_checked(path, OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CREAT, mode)?;
+        check_single(path, &meta)?;
+        Ok((file, meta))
     }
 
     /// Opens a regular file that is there for reading and writing.
     pub fn open_both(&self, path: &Path) -> io::Result<File> {
-        self.open_checked(path, OFlag::O_RDWR | OFlag::O_NONBLOCK, 0)
+        self.open_checked(path, OFlag::O_RDWR | OFlag::O_NONBLOCK, 0).map(|(file, _)| file)
     }
 
     /// Makes a file with these permission bits, narrowed by the umask. Fails if the name is taken.
@@ -344,11 +355,12 @@ impl AllowedDirs {
         self.open_with(path, flags, bits(mode)).map(File::from)
     }
 
-    fn open_checked(&self, path: &Path, flags: OFlag, mode: u32) -> io::Result<File> {
+    fn open_checked(&self, path: &Path, flags: OFlag, mode: u32) -> io::Result<(File, Metadata)> {
         // A pipe without a reader says ENXIO, and a directory EISDIR.
         let file = File::from(self.open_with(path, flags, bits(mode))?);
-        check_regular(path, &file.metadata()?)?;
-        Ok(file)
+        let meta = file.metadata()?;
+        check_regular(path, &meta)?;
+        Ok((file, meta))
     }
 
     /// Opens a directory, to be listed, synced or watched.
@@ -360,9 +372,19 @@ impl AllowedDirs {
         self.open_with(path, flags, Mode::empty()).map(File::from)
     }
 
+    /// Brings a regular file's bytes or a directory's entries to disk.
+    pub fn sync(&self, path: &Path) -> io::Result<()> {
+        let file = File::from(self.open_with(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK, Mode::empty())?);
+        let meta = file.metadata()?;
+        if !meta.is_dir() {
+            check_regular(path, &meta)?;
+        }
+        file.sync_all()
+    }
+
     /// The names in a directory and what each stands for, in no particular order.
     pub fn list(&self, path: &Path) -> io::Result<Vec<(OsString, Kind)>> {
-        list(self.open_dir(path)?)
+        list(&self.open_dir(path)?)
     }
 
     /// What a link says. Fails with `EINVAL` for anything else.
@@ -402,19 +424,19 @@ impl AllowedDirs {
 
     /// Gives a file a second name.
     pub fn link(&self, path: &Path, name: &Path) -> io::Result<()> {
-        let (old, new) = (self.entry(path)?, self.entry(name)?);
+        let (old, new) = self.entries(path, name)?;
         Ok(nix::unistd::linkat(&old.parent, old.name, &new.parent, new.name, LinkatFlags::empty())?)
     }
 
     /// `rename`, replacing a file or an empty directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (old, new) = (self.entry(from)?, self.entry(to)?);
+        let (old, new) = self.entries(from, to)?;
         Ok(nix::fcntl::renameat(&old.parent, old.name, &new.parent, new.name)?)
     }
 
     /// As [`AllowedDirs::rename`], but fails if the name is taken.
     pub fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (old, new) = (self.entry(from)?, self.entry(to)?);
+        let (old, new) = self.entries(from, to)?;
         let flags = RenameFlags::RENAME_NOREPLACE;
         match nix::fcntl::renameat2(&old.parent, old.name, &new.parent, new.name, flags) {
             // Not every filesystem can.
@@ -447,7 +469,7 @@ impl AllowedDirs {
 
     /// Gives two names to each other's files, as one change. Not every filesystem can.
     pub fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
-        let (one, other) = (self.entry(a)?, self.entry(b)?);
+        let (one, other) = self.entries(a, b)?;
         let flags = RenameFlags::RENAME_EXCHANGE;
         Ok(nix::fcntl::renameat2(&one.parent, one.name, &other.parent, other.name, flags)?)
     }
@@ -517,40 +539,38 @@ impl From<std::fs::FileType> for Kind {
     }
 }
 
-fn list(dir: File) -> io::Result<Vec<(OsString, Kind)>> {
+fn list(dir: &File) -> io::Result<Vec<(OsString, Kind)>> {
     let mut names = Vec::new();
-    let mut dir = Dir::from_fd(OwnedFd::from(dir))?;
     let mut unknown = Vec::new();
-    for entry in dir.iter() {
+    let mut buffer = [MaybeUninit::uninit(); LISTING_BUFFER];
+    let mut entries = RawDir::new(dir, &mut buffer);
+    while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name == "." || name == ".." {
             continue;
         }
-        let kind = match entry.file_type() {
-            Some(Type::File) => Kind::File,
-            Some(Type::Directory) => Kind::Dir,
-            Some(Type::Symlink) => Kind::Link,
-            Some(Type::Fifo | Type::CharacterDevice | Type::BlockDevice | Type::Socket) => Kind::Other,
-            // Some filesystems do not say.
-            None => {
-                unknown.push(names.len());
-                Kind::Other
-            }
-        };
-        names.push((name.to_owned(), kind));
+        // Some filesystems do not say.
+        if entry.file_type() == FileType::Unknown {
+            unknown.push(names.len());
+        }
+        names.push((name.to_owned(), kind_of(entry.file_type())));
     }
     for at in unknown {
         let (name, kind) = &mut names[at];
-        let stat = nix::sys::stat::fstatat(&dir, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        *kind = match stat.st_mode & libc::S_IFMT {
-            libc::S_IFREG => Kind::File,
-            libc::S_IFDIR => Kind::Dir,
-            libc::S_IFLNK => Kind::Link,
-            _ => Kind::Other,
-        };
+        let stat = rustix::fs::statat(dir, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+        *kind = kind_of(FileType::from_raw_mode(stat.st_mode));
     }
     Ok(names)
+}
+
+fn kind_of(kind: FileType) -> Kind {
+    match kind {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Link,
+        _ => Kind::Other,
+    }
 }
 
 fn check_regular(path: &Path, meta: &Metadata) -> io::Result<()> {
@@ -563,11 +583,11 @@ fn check_regular(path: &Path, meta: &Metadata) -> io::Result<()> {
 }
 
 /// Refuses a file that has another name as well, which may be somebody else's. A file that has lost its name is fine.
-fn check_single(path: &Path, file: File) -> io::Result<File> {
-    if file.metadata()?.nlink() > 1 {
+fn check_single(path: &Path, meta: &Metadata) -> io::Result<()> {
+    if meta.nlink() > 1 {
         return Err(WrongKind::error(path, "a file that has a second name"));
     }
-    Ok(file)
+    Ok(())
 }
 
 fn bits(mode: u32) -> Mode {

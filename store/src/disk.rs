@@ -3,13 +3,13 @@
 
 use std::ffi::OsString;
 use std::fmt::{self, Debug};
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub use crate::beneath::Kind;
-use crate::beneath::{AllowedDirs, LARGEST, WrongKind};
+use crate::beneath::{AllowedDirs, Attributes, LARGEST, WrongKind};
 use crate::modes::{Access, is_wide};
 
 /// What is in a file's place and cannot be read as one, as a [`WrongKind`] says it.
@@ -155,7 +155,7 @@ impl Disk for RealDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        self.allowed.stat(path).map(|meta| stat_of(&meta))
+        self.allowed.stat(path).map(Stat::from)
     }
 
     fn read(&self, path: &Path) -> io::Result<Contents> {
@@ -164,7 +164,7 @@ impl Disk for RealDisk {
 
     fn read_from(&self, path: &Path, offset: u64) -> io::Result<Contents> {
         let (mut file, meta) = self.allowed.open_within(path, LARGEST)?;
-        let stat = stat_of(&meta);
+        let stat = Stat::from(Attributes::from(&meta));
         if offset > 0 {
             file.seek(io::SeekFrom::Start(offset))?;
         }
@@ -231,7 +231,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        self.allowed.open(path)?.0.sync_all()
+        self.allowed.sync(path)
     }
 
     fn open_existing_lock(&self, path: &Path) -> io::Result<File> {
@@ -242,8 +242,7 @@ impl Disk for RealDisk {
     }
 
     fn open_lock(&self, path: &Path) -> io::Result<File> {
-        let file = self.allowed.open_or_create(path, Access::Private.file())?;
-        let meta = file.metadata()?;
+        let (file, meta) = self.allowed.open_or_create(path, Access::Private.file())?;
         if is_wide(meta.mode()) && meta.uid() == nix::unistd::geteuid().as_raw() {
             file.set_permissions(Permissions::from_mode(Access::Private.file()))?;
         }
@@ -274,20 +273,10 @@ fn read_sized(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(crate) fn stat_of(meta: &Metadata) -> Stat {
-    Stat {
-        kind: meta.file_type().into(),
-        size: meta.len(),
-        mtime: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
-        ctime: meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec()),
-        ino: meta.ino(),
-        dev: meta.dev(),
-        mode: meta.permissions().mode() & 0o7777,
-        birth: meta
-            .created()
-            .ok()
-            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-            .and_then(|since| i64::try_from(since.as_nanos()).ok()),
+impl From<Attributes> for Stat {
+    fn from(found: Attributes) -> Self {
+        let Attributes { size, mtime, ctime, ino, dev, birth, .. } = found;
+        Self { kind: found.kind(), size, mtime, ctime, ino, dev, mode: found.permissions(), birth }
     }
 }
 

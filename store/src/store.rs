@@ -187,13 +187,8 @@ impl Store {
         Ok(self.ledger_head()?.covered)
     }
 
-    /// Whether the copies in the worktree were surveyed; a worktree without a valid ledger was not.
-    pub(crate) fn survey(&self) -> Result<Survey> {
-        Ok(self.ledger_head()?.survey)
-    }
-
-    /// What the ledger says of no conversation.
-    fn ledger_head(&self) -> Result<Head> {
+    /// What the ledger says of the worktree as a whole.
+    pub(crate) fn ledger_head(&self) -> Result<Head> {
         let (contents, lines, footing) = self.read_books()?;
         let workspace = self.identity()?;
         let parsed = contents.and_then(|contents| Head::parse(&contents.bytes, workspace));

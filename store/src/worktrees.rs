@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::beneath::Attributes;
 use crate::beneath::trusted;
-use crate::disk::{Disk, Kind, stat_of};
+use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::files::entries;
 use crate::id::ConversationId;
@@ -87,7 +88,7 @@ fn is_gone(project: &Path, workspace: Identity) -> Result<bool> {
 /// What has a path that may lie anywhere; `None` if nothing has.
 fn identity(path: &Path) -> Result<Option<Identity>> {
     match trusted::stat(path) {
-        Ok(meta) => Ok(Some(stat_of(&meta).into())),
+        Ok(meta) => Ok(Some(Stat::from(Attributes::from(&meta)).into())),
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(error).context("look at", path),
     }

@@ -33,6 +33,7 @@ mod transcript;
 mod uncover;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -141,13 +142,11 @@ impl Store {
         let mut writer = Writer { store: self.clone(), caller: None, later: None, temporaries };
         writer.prepare()?;
         let mut migrated = writer.merge_silos()?;
-        if !writer.store.layout.is_single_root() && writer.survey()? {
-            writer.point_link()?;
-        }
+        let behind = writer.make_known()?;
         if migrated.silos > 0 {
             migrated.absorb(writer.import_all()?);
         }
-        if writer.store.layout.work.is_some() && self.is_behind()? {
+        if behind {
             // One that is held stays behind until the next time.
             writer.uncover(&Wait::none())?;
         }
@@ -402,11 +401,25 @@ impl Writer {
         Ok(())
     }
 
+    /// Makes the worktree known to the store: surveys its copies, and points the silo's link at it. Returns whether a mount
+    /// has left its real files behind.
+    fn make_known(&self) -> Result<bool> {
+        let layout = &self.store.layout;
+        if layout.is_single_root() || (layout.work.is_none() && self.is_linked()?) {
+            return Ok(false);
+        }
+        let head = self.store.ledger_head()?;
+        if self.survey(head.survey)? {
+            self.point_link()?;
+        }
+        Ok(layout.work.is_some() && head.covered)
+    }
+
     /// Records, before the first change of a worktree, how the store stands to the copies that are in it. If this is cut
     /// short, the worktree is as unknown as before. Returns whether the worktree is known now: beneath a mount its copies
     /// cannot be seen.
-    fn survey(&self) -> Result<bool> {
-        match (self.store.survey()?, &self.store.layout.work) {
+    fn survey(&self, so_far: Survey) -> Result<bool> {
+        match (so_far, &self.store.layout.work) {
             (Survey::Done, _) | (Survey::Older, None) => Ok(true),
             (Survey::Pending, None) => Ok(false),
             (Survey::Older | Survey::Pending, Some(_)) => {
@@ -416,6 +429,17 @@ impl Writer {
                 op.finish()?;
                 Ok(true)
             }
+        }
+    }
+
+    /// Whether the silo's link points at this worktree already.
+    fn is_linked(&self) -> Result<bool> {
+        let (disk, layout) = (self.store.disk(), &self.store.layout);
+        let link = layout.store.storage_link();
+        match disk.read_link(&link) {
+            Ok(target) => Ok(target == layout.storage),
+            Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::InvalidInput => Ok(false),
+            Err(error) => Err(error).context("read link", &link),
         }
     }
 

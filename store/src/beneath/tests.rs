@@ -56,7 +56,7 @@ impl Ground {
 type Call = fn(&AllowedDirs, &Path, &Path) -> io::Result<()>;
 
 /// Every call, on a path; the second path is one that is free.
-const CALLS: [(&str, Call); 22] = [
+const CALLS: [(&str, Call); 23] = [
     ("stat", |files, path, _| files.stat(path).map(drop)),
     ("open", |files, path, _| files.open(path).map(drop)),
     ("open_within", |files, path, _| files.open_within(path, LARGEST).map(drop)),
@@ -64,6 +64,7 @@ const CALLS: [(&str, Call); 22] = [
     ("open_write", |files, path, _| files.open_write(path).map(drop)),
     ("open_append", |files, path, _| files.open_append(path, 0o600).map(drop)),
     ("open_or_create", |files, path, _| files.open_or_create(path, 0o600).map(drop)),
+    ("sync", |files, path, _| files.sync(path)),
     ("open_both", |files, path, _| files.open_both(path).map(drop)),
     ("create", |files, path, _| files.create(path, 0o600).map(drop)),
     ("open_dir", |files, path, _| files.open_dir(path).map(drop)),
@@ -154,7 +155,8 @@ fn a_second_name() {
     let ground = Ground::new();
     let path = ground.ours("twice");
     fs::hard_link(ground.theirs("file"), &path).unwrap();
-    for opened in [ground.files.open_append(&path, 0o600), ground.files.open_or_create(&path, 0o600)] {
+    let created = ground.files.open_or_create(&path, 0o600).map(|(file, _)| file);
+    for opened in [ground.files.open_append(&path, 0o600), created] {
         assert!(is_wrong_kind(&opened.unwrap_err()));
     }
 }
@@ -266,4 +268,32 @@ fn directories_within_each_other() {
     check(ground.ours("link/dir"), ground.ours(""), false);
     check(ground.theirs("dir/not/yet"), ground.ours("link"), true);
     check(ground.ours("sub"), ground.ours("not/yet"), false);
+}
+
+#[test]
+fn only_files_and_directories_are_synced() {
+    let ground = Ground::new();
+    let pipe = ground.ours("pipe");
+    nix::unistd::mkfifo(&pipe, StatMode::S_IRWXU).unwrap();
+    assert!(is_wrong_kind(&ground.files.sync(&pipe).unwrap_err()));
+    ground.files.sync(&ground.ours("file")).unwrap();
+    ground.files.sync(&ground.ours("sub")).unwrap();
+}
+
+/// A pinned directory is looked at by its descriptor, any other by its path: both give the same answer.
+#[test]
+fn both_ways_to_look_agree() {
+    let ground = Ground::new();
+    symlink("file", ground.ours("link")).unwrap();
+    nix::unistd::mkfifo(&ground.ours("pipe"), StatMode::S_IRWXU).unwrap();
+    let _listener = UnixListener::bind(ground.ours("socket")).unwrap();
+    let pinned = AllowedDirs::default();
+    pinned.allow_open(Path::new("/nowhere"), fs::File::open(ground.ours("")).unwrap().into());
+    for name in ["", "file", "sub", "link", "pipe", "socket"] {
+        let (by_path, by_descriptor) =
+            (ground.files.stat(&ground.ours(name)), pinned.stat(&Path::new("/nowhere").join(name)));
+        assert_eq!(by_path.unwrap(), by_descriptor.unwrap(), "{name:?}");
+    }
+    assert!(pinned.stat(Path::new("/nowhere/socket")).unwrap().is_socket());
+    assert_eq!(pinned.stat(Path::new("/nowhere/none")).unwrap_err().kind(), io::ErrorKind::NotFound);
 }

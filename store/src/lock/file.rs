@@ -135,10 +135,6 @@ pub(super) fn take(disk: &Arc<dyn Disk>, path: &Path, missing: Missing) -> Resul
             opened => opened.map_err(|error| explain(&**disk, path, error))?,
         },
     };
-    if Kind::from(file.metadata().context("stat", path)?.file_type()) != Kind::File {
-        // A pipe can be locked as well, but is not a lock file of ours to write to or remove.
-        return Err(explain(&**disk, path, io::Error::other("not a regular file")));
-    }
     let ours = unix::try_lock(&file, Mode::Exclusive).context("lock", path)?;
     // From here on nobody who asks for the lock first writes to it.
     let opened = Opened::of(&file).context("stat", path)?;

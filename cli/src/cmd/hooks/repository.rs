@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -81,14 +80,14 @@ impl Repository {
             }
             Err(error) => return Err(Error::io("look at", &path, &error)),
         };
-        match beneath::Kind::from(stat.file_type()) {
+        match stat.kind() {
             beneath::Kind::File => {}
             beneath::Kind::Link => return Ok(Found::Other("a link")),
             beneath::Kind::Dir => return Ok(Found::Other("a directory")),
             beneath::Kind::Other => return Ok(Found::Other("no ordinary file")),
         }
         let bytes = self.files.read_within(&path, LONGEST_HOOK).map_err(|error| Error::io("read", &path, &error))?;
-        Ok(judge(&bytes, stat.permissions().mode() & 0o100 != 0, FORMER))
+        Ok(judge(&bytes, stat.permissions() & 0o100 != 0, FORMER))
     }
 
     /// Puts the hook in place, whole or not at all. Where there was nothing, what somebody else puts there first stays.
