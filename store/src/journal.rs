@@ -45,7 +45,7 @@ impl Change {
             Self::Show(id) => {
                 let entry = ledger.entry(*id);
                 entry.intent = Projection::Projected;
-                entry.never_projected = false;
+                (entry.never_projected, entry.made_local) = (false, false);
             }
             Self::Hide(id) => {
                 let entry = ledger.entry(*id);

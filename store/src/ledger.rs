@@ -140,21 +140,30 @@ pub struct Entry {
     /// It was never projected in this worktree. Ledgers that are older than this key do not tell, and count as projected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_projected: bool,
+    /// The user made it local in this worktree by a command, and has not shown it since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub made_local: bool,
 }
 
 impl Entry {
     /// Meant to be here or not, and nothing else known.
     pub fn new(intent: Projection) -> Self {
         let never_projected = intent == Projection::LocalOnly;
-        Self { intent, base: None, hidden: BTreeSet::new(), left: None, first_seen: None, never_projected }
+        let (hidden, made_local) = (BTreeSet::new(), false);
+        Self { intent, base: None, hidden, left: None, first_seen: None, never_projected, made_local }
     }
 
-    /// Whether the conversation is local in this worktree by decision. A copy that is not synced yet is no decision.
     /// Whether it is local here, and no copy of it ever was here.
     pub(crate) fn was_never_here(&self) -> bool {
         self.never_projected && self.intent == Projection::LocalOnly
     }
 
+    /// Whether the user made it local here by a command. A copy that turns up does not show it again.
+    pub(crate) fn was_made_local(&self) -> bool {
+        self.made_local && self.intent == Projection::LocalOnly
+    }
+
+    /// Whether the conversation is local in this worktree by decision. A copy that is not synced yet is no decision.
     pub(crate) fn is_local(&self) -> bool {
         let undecided = matches!(self.first_seen, Some(FirstSeen::Known | FirstSeen::Unknown));
         self.intent == Projection::LocalOnly && !undecided
@@ -331,7 +340,7 @@ impl Ledger {
         let entry = self.entry(id);
         entry.first_seen = Some(FirstSeen::Unknown);
         entry.intent = Projection::Projected;
-        entry.never_projected = false;
+        (entry.never_projected, entry.made_local) = (false, false);
     }
 
     /// Forgets a conversation; `true` if it was known.
@@ -365,6 +374,7 @@ mod tests {
             }),
             first_seen: Some(FirstSeen::Held(HoldReason::Private)),
             never_projected: true,
+            made_local: true,
         };
         assert!(ledger.set(id, entry.clone()));
         assert!(!ledger.set(id, entry));

@@ -59,7 +59,7 @@ impl OtherWorktrees {
             None => false,
         };
         for (id, entry) in ledger.entries() {
-            if is_gone && entry.is_local() && !entry.never_projected {
+            if is_gone && entry.is_local() && !entry.never_projected && !entry.made_local {
                 // It was hidden with the worktree, as its files were removed.
                 continue;
             }
@@ -141,9 +141,12 @@ pub(crate) fn exposure_with(ours: Option<Projection>, others: Exposure) -> Expos
 }
 
 impl Store {
-    /// Whether a conversation is local in every worktree that has a word about it, and never was in this one. `ours` is what
-    /// this worktree remembers of it.
+    /// Whether a conversation was made local in this worktree by a command, or is local in every worktree that has a word
+    /// about it and never was in this one. `ours` is what this worktree remembers of it.
     pub fn is_private(&self, id: ConversationId, ours: Option<&Entry>) -> Result<bool> {
+        if ours.is_some_and(Entry::was_made_local) {
+            return Ok(true);
+        }
         if ours.is_some_and(|entry| !entry.was_never_here()) {
             return Ok(false);
         }

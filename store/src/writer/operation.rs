@@ -154,6 +154,7 @@ impl Operation<'_> {
         let entry = self.snapshot.ledger.entry(id);
         (entry.intent, entry.base) = (intent, base);
         entry.never_projected &= intent == Projection::LocalOnly && base.is_none() && !is_here;
+        entry.made_local &= intent == Projection::LocalOnly;
         if base.is_none() {
             entry.left = None;
         }

@@ -51,6 +51,7 @@ impl Writer {
             let intent = if other == id { Projection::LocalOnly } else { op.intent(other) };
             op.intend(other, intent);
         }
+        op.ledger_mut().entry(id).made_local = true;
         op.show_files(id);
         op.save_ledger()?;
         // What merely lies beneath it in the workspace belongs elsewhere and moves there first.

@@ -264,6 +264,32 @@ fn what_was_hidden_here_comes_back() {
     assert_eq!(presence(&it.main, &it.private), "projected");
 }
 
+/// What the user made local by a command stays so, in whatever way its directory comes back, until the user shows it.
+#[test]
+fn what_was_made_local_stays_local() {
+    let it = Project::new();
+    it.main.jp(&["c", "edit", &it.shared, "--local=true"]).ok();
+    let before = it.stored(&it.shared);
+    git(&it.env, it.main.root(), &["checkout", "--quiet", "."]);
+    let dir = in_work(&it.main, &it.shared).expect("brought back");
+    let planted = Shot::of(&dir);
+    for args in [["import", "--json"], ["export", "--json"]] {
+        assert_eq!(held(&it.main.jp(&args).fails_with(1)), [unjoined(&it.shared)]);
+        assert_eq!(presence(&it.main, &it.shared), "local");
+    }
+    assert_eq!(it.stored(&it.shared), before);
+    planted.assert_same(&Shot::of(&dir));
+    it.main.jp(&["import", &it.shared]).ok();
+    assert_eq!(presence(&it.main, &it.shared), "projected");
+    // Shown by the user's word, it is hidden and comes back as any other.
+    let dir = in_work(&it.main, &it.shared).expect("shown");
+    fs::remove_dir_all(&dir).expect("removed");
+    it.main.jp(&["import"]).ok();
+    git(&it.env, it.main.root(), &["checkout", "--quiet", "."]);
+    it.main.jp(&["import"]).ok();
+    assert_eq!(presence(&it.main, &it.shared), "projected");
+}
+
 /// Merge markers in what is synced are told from everything else that is held.
 #[test]
 fn an_export_for_a_commit_fails_for_merge_markers_alone() {
