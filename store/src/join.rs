@@ -16,6 +16,8 @@ use crate::time;
 pub enum HoldReason {
     /// The conversation is local in every worktree that knows it.
     Private,
+    /// The user made the conversation local in this worktree by a command.
+    MadeLocal,
     /// The copy does not begin with the event that the store's copy begins with.
     Unrelated,
 }
@@ -25,6 +27,7 @@ impl HoldReason {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Private => "a directory with the id of a conversation that is local in every worktree",
+            Self::MadeLocal => "a directory with the id of a conversation that was made local in this worktree",
             Self::Unrelated => "a directory with the id of a conversation whose first event is another one",
         }
     }
