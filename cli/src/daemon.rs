@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use jp_fs::mount::{Brought, Error as MountError};
 use jp_fs::{Live, Mirror, Options, Session};
 use jp_store::disk::RealDisk;
-use jp_store::plan::Direction;
+use jp_store::plan::{Direction, HeldKind};
 use jp_store::store::Store;
 use jp_store::time::rfc3339;
 use nix::errno::Errno;
@@ -26,8 +26,9 @@ pub(crate) use self::launch::{detached, launch};
 use self::notify::notify;
 use crate::control::{self, Answer, Request, Served, Talks};
 use crate::ctx::Ctx;
-use crate::error::{Error, Exit, Result};
-use crate::mounts::{Kind, Known, Record, StateDir};
+use crate::error::{Error, Exit, Kind as ErrorKind, Result};
+use crate::mounts::{Kind, Known, LeftBehind, Record, StateDir};
+use crate::steps::Left;
 use crate::{process, reconcile, ui};
 
 /// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
@@ -67,10 +68,11 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     let _turn = match turn(&state)? {
         Turn::Ours(lock) => lock,
         Turn::Theirs(known) => {
-            known.record.check_kind(job.kind)?;
+            known.record.check_same(job.kind, &job.names)?;
             return ready(Ready::Already(known.record)).map(|()| Exit::DONE);
         }
     };
+    state.forget_left();
     let (send, events) = mpsc::channel();
     watch_signals(send.clone())?;
 
@@ -78,10 +80,10 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     let behind = Arc::new(Behind { session: session.clone(), export: AtomicBool::new(true) });
     let begun = begin(ctx, job, &state, &behind).and_then(|(record, talks)| {
         tracing::info!("mounted {}", job.point.display());
-        ready(Ready::Mounted(record, session.brought().clone())).map(|()| talks)
+        ready(Ready::Mounted(record.clone(), session.brought().clone())).map(|()| (record, talks))
     });
-    let talks = match begun {
-        Ok(talks) => talks,
+    let (record, talks) = match begun {
+        Ok(begun) => begun,
         Err(error) => {
             // Nobody knows of it, or nobody could end it: it had better not be there.
             let _ = session.unmount(true);
@@ -96,7 +98,7 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     notify(ctx.env, "STOPPING=1");
     // A Ctrl-C has had its effect.
     ctx.signals.forget();
-    let result = if ended { end(ctx, &behind) } else { abandon(session) };
+    let result = if ended { end(ctx, &behind, &state, &record) } else { abandon(session) };
     state.forget();
     if let Err(error) = &result {
         tracing::error!("{}", error.whole());
@@ -134,11 +136,25 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
     Ok((record, talks))
 }
 
-/// Everything is on disk.
-fn end(ctx: &Ctx<'_>, behind: &Behind) -> Result<()> {
+/// Everything is on disk. What did not follow is left word of for whoever ended the mount.
+fn end(ctx: &Ctx<'_>, behind: &Behind, state: &StateDir, record: &Record) -> Result<()> {
     let finished = behind.session.finish().map_err(Error::from);
-    let followed = if behind.export.load(Ordering::SeqCst) { follow(ctx, &*behind.session) } else { Ok(()) };
-    finished.and(followed)
+    if !behind.export.load(Ordering::SeqCst) {
+        return finished;
+    }
+    let (left, followed) = match follow(ctx, &*behind.session) {
+        Ok(left) => (left, Ok(())),
+        Err(error) => {
+            let kind = if error.kind == ErrorKind::Locked { HeldKind::Busy } else { HeldKind::Failed };
+            (vec![Left { id: None, kind, reason: error.whole() }], Err(error))
+        }
+    };
+    let word = if left.is_empty() {
+        Ok(())
+    } else {
+        state.leave(&LeftBehind { pid: record.pid, started: record.started, left })
+    };
+    finished.and(followed).and(word)
 }
 
 /// Ends although somebody is still in the mount. What is left to do waits for them, and we do not: drafts are on disk a
@@ -154,12 +170,13 @@ fn abandon(session: Arc<dyn Live>) -> Result<()> {
 }
 
 /// The real files follow what was changed while they were covered. What cannot is named, and follows with a later write.
-fn follow(ctx: &Ctx<'_>, session: &dyn Live) -> Result<()> {
+fn follow(ctx: &Ctx<'_>, session: &dyn Live) -> Result<Vec<Left>> {
     let patience = ctx.patience()?;
-    for left in session.follow(&patience.wait())? {
-        tracing::warn!("a real file does not follow: {left}");
+    let left = session.follow(&patience.wait())?;
+    for held in &left {
+        tracing::warn!("a real file does not follow: {}", held.reason);
     }
-    Ok(())
+    Ok(left.iter().map(Left::from).collect())
 }
 
 /// What the control socket speaks for.

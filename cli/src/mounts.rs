@@ -1,6 +1,7 @@
 //! The mounts of a store, as they are known from outside: what each daemon wrote down, whether it lives, what lies at a
 //! mount point, and how a dead one is cleared away.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Address, Asked, Request};
 use crate::error::{self, Error, Result};
+use crate::steps::Left;
 use crate::{mountinfo, process};
 
 /// How long a daemon may take to say how it is.
@@ -25,6 +27,8 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// No record is longer.
 const LONGEST_RECORD: u64 = 1 << 20;
+/// Nor is what did not follow: a line for each of very many conversations.
+const LONGEST_LEFT: u64 = 1 << 28;
 
 /// Where a worktree's daemon keeps its things.
 #[derive(Clone, Debug)]
@@ -47,6 +51,14 @@ pub(crate) struct Record {
     pub(crate) options: Vec<String>,
     pub(crate) version: String,
     pub(crate) since: String,
+}
+
+/// What did not follow when a mount ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftBehind {
+    pub(crate) pid: u32,
+    pub(crate) started: Option<u64>,
+    pub(crate) left: Vec<Left>,
 }
 
 /// What a daemon does.
@@ -107,6 +119,46 @@ impl StateDir {
         Address { files: self.files.clone(), path: self.dir.join("control.sock") }
     }
 
+    fn left_file(&self) -> PathBuf {
+        self.dir.join("left.json")
+    }
+
+    /// Leaves word for whoever ended the mount: which real files did not follow it.
+    pub(crate) fn leave(&self, left: &LeftBehind) -> Result<()> {
+        let path = self.left_file();
+        let failed = |error: &io::Error| Error::io("write", &path, error);
+        let text = serde_json::to_vec(left).map_err(|error| failed(&error.into()))?;
+        self.files.put(&path, &text, 0o600, Over::Anything).map_err(|error| failed(&error))
+    }
+
+    /// What the process of this record left word of, taken out.
+    pub(crate) fn take_left(&self, record: &Record) -> Vec<Left> {
+        let path = self.left_file();
+        let found = self.files.read_within(&path, LONGEST_LEFT).ok();
+        let found = found.and_then(|bytes| serde_json::from_slice::<LeftBehind>(&bytes).ok());
+        match found.filter(|found| (found.pid, found.started) == (record.pid, record.started)) {
+            Some(found) => {
+                self.forget_left();
+                found.left
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Forgets what an earlier mount left word of.
+    pub(crate) fn forget_left(&self) {
+        self.remove(&self.left_file());
+    }
+
+    fn remove(&self, path: &Path) {
+        match self.files.remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("cannot remove {}: {error}", path.display());
+            }
+            _ => {}
+        }
+    }
+
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.join("mount.log")
     }
@@ -147,25 +199,41 @@ impl StateDir {
     /// Forgets a mount that has ended.
     pub(crate) fn forget(&self) {
         for path in [self.record_file(), self.socket().path] {
-            match self.files.remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!("cannot remove {}: {error}", path.display());
-                }
-                _ => {}
-            }
+            self.remove(&path);
         }
     }
 }
 
 impl Record {
-    /// Refuses to take a mount for a mirror, or the other way around.
-    pub(crate) fn check_kind(&self, wanted: Kind) -> Result<()> {
+    /// Refuses to take a mount for a mirror, or the other way around, or for one with other options.
+    pub(crate) fn check_same(&self, wanted: Kind, options: &[String]) -> Result<()> {
         let there = match (self.kind, wanted) {
-            (Kind::Mount, Kind::Mount) | (Kind::Mirror, Kind::Mirror) => return Ok(()),
+            (Kind::Mount, Kind::Mount) | (Kind::Mirror, Kind::Mirror) => return self.check_options(options),
             (Kind::Mount, Kind::Mirror) => "is mounted, and cannot be mirrored at the same time",
             (Kind::Mirror, Kind::Mount) => "is mirrored, and cannot be mounted at the same time",
         };
         Err(Error::no(format!("{} {there}", self.point.display())).hint("`jp unmount` ends that first"))
+    }
+
+    fn check_options(&self, wanted: &[String]) -> Result<()> {
+        let set = |options: &[String]| options.iter().cloned().collect::<BTreeSet<_>>();
+        let (there, wanted) = (set(&self.options), set(wanted));
+        if there == wanted {
+            return Ok(());
+        }
+        let name = |options: &BTreeSet<String>| {
+            if options.is_empty() {
+                return "no options".to_owned();
+            }
+            options.iter().map(|option| format!("--{option}")).collect::<Vec<_>>().join(" ")
+        };
+        let how = match self.kind {
+            Kind::Mount => "mounted",
+            Kind::Mirror => "mirrored",
+        };
+        let (there, asked) = (name(&there), name(&wanted));
+        let told = format!("{} is already {how} with {there}, not with {asked}", self.point.display());
+        Err(Error::no(told).hint("`jp unmount` ends that one; then mount again"))
     }
 }
 

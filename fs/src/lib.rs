@@ -18,6 +18,7 @@ pub mod mirror;
 pub mod mount;
 pub mod node;
 pub mod remembering;
+mod remote;
 pub mod teller;
 pub mod vfs;
 mod watch;

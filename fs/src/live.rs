@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use jp_store::lock::Wait;
-use jp_store::plan::{Plan, Wanted};
+use jp_store::plan::{Held, Plan, Wanted};
 use jp_store::writer::Reconciled;
 
 use crate::mount::{Brought, Error, Status};
@@ -37,5 +37,5 @@ pub trait Live: Debug + Send + Sync {
     fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error>;
 
     /// Makes the real files what was shown last; says what does not follow. To be called after [`Live::finish`].
-    fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error>;
+    fn follow(&self, wait: &Wait<'_>) -> Result<Vec<Held>, Error>;
 }

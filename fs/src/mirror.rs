@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use jp_store::ConversationId;
 use jp_store::disk::Disk;
-use jp_store::ledger::Identity;
+use jp_store::identity::Identity;
 use jp_store::lock::{State as LockState, Wait};
-use jp_store::plan::{Deed, Direction, Held, Plan, Wanted};
+use jp_store::plan::{Deed, Direction, Held, HeldKind, Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::{Reconciled, Writer};
 use parking_lot::Mutex;
@@ -87,6 +87,7 @@ struct Shared {
 struct State {
     in_step: InStep,
     watching: bool,
+    why_polled: Option<String>,
     shown: usize,
 }
 
@@ -110,8 +111,8 @@ enum Fate {
 
 impl Home {
     fn fate(&self) -> Fate {
-        match self.disk.stat(&self.storage) {
-            Ok(stat) if Identity::from(stat) == self.identity => Fate::There,
+        match Identity::of(&*self.disk, &self.storage) {
+            Ok(found) if found.is_same(self.identity) => Fate::There,
             Ok(_) => Fate::Gone,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Fate::Gone,
             Err(error) => Fate::Unclear(error),
@@ -150,7 +151,7 @@ impl Mirror {
             let path = storage.clone();
             move |source| Error::Io { verb, path, source }
         };
-        let identity = disk.stat(&storage).map_err(io("look at"))?.into();
+        let identity = Identity::of(&*disk, &storage).map_err(io("look at"))?;
         let (writer, migrated) = store.writer()?;
         let watch = Watch::begin(writer.store().layout(), writer.store().allowed(), poll);
         let home = Home { writer, disk, storage: storage.clone(), identity };
@@ -162,6 +163,7 @@ impl Mirror {
         let brought = Brought {
             imported: migrated.imported.len() + imports,
             refused: migrated.refused.into_iter().chain(left).collect(),
+            returned: Vec::new(),
         };
         let (bell, waker) = bell().map_err(io("watch"))?;
         let shared = Arc::new(Shared::default());
@@ -191,6 +193,7 @@ impl Live for Mirror {
         let state = self.shared.state.lock().clone();
         Status {
             staleness: if state.watching { "watching" } else { "polling" }.to_owned(),
+            why_polled: state.why_polled,
             shown: state.shown,
             mirror: Some(state.in_step),
             ..Status::default()
@@ -230,9 +233,10 @@ impl Live for Mirror {
         Ok(self.home.writer.on_behalf_of(caller).reconcile(wanted, wait, &mut |_| true)?)
     }
 
-    fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error> {
+    fn follow(&self, wait: &Wait<'_>) -> Result<Vec<Held>, Error> {
         let last = self.home.reconcile(wait, || true)?.unwrap_or_default();
-        Ok(last.held.into_iter().chain(last.busy).map(|held| held.reason).collect())
+        let held = last.held.into_iter().filter(|held| held.kind != HeldKind::Unjoined);
+        Ok(held.chain(last.busy).collect())
     }
 }
 
@@ -366,6 +370,7 @@ impl Keeper {
     fn tell(&self) {
         let state = &mut *self.shared.state.lock();
         state.watching = self.watch.is_watching();
+        state.why_polled = self.watch.why_polled();
         state.in_step.resting = self.rhythm.is_resting();
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jp_store::beneath::{AllowedDirs, trusted};
 use jp_store::boundaries::check_mount_point;
 use jp_store::lock::Wait;
-use jp_store::plan::{Plan, Wanted};
+use jp_store::plan::{Held, Plan, Wanted};
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::{Reconciled, Writer};
 use parking_lot::Mutex;
@@ -81,6 +81,9 @@ pub enum Error {
 pub struct Status {
     /// How changes beside the mount are noticed: `"watching"`, or `"polling"` once a second.
     pub staleness: String,
+    /// Why it polls, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_polled: Option<String>,
     /// Conversations shown.
     pub shown: usize,
     /// Conversations that have begun to arrive, and what each still needs.
@@ -100,6 +103,9 @@ pub struct Brought {
     pub imported: usize,
     /// What could not be taken into the store, and why. It stays where it is.
     pub refused: Vec<String>,
+    /// What the store had lost, or what was removed for good and edited here, and is in the store again.
+    #[serde(default)]
+    pub returned: Vec<String>,
 }
 
 /// A new conversation that is not whole yet.
@@ -163,6 +169,7 @@ impl Session {
             let brought = Brought {
                 imported: migrated.imported.len() + rest.imported.len(),
                 refused: migrated.refused.into_iter().chain(rest.refused).collect(),
+                returned: Vec::new(),
             };
             let seen = Seen::of(writer.store()).map_err(refusal)?;
             let ground = Ground { _under: under, reached, real: None, memory };
@@ -175,6 +182,7 @@ impl Session {
         let brought = Brought {
             imported: migrated.imported.len() + covered.imported.len(),
             refused: migrated.refused.into_iter().chain(covered.refused).collect(),
+            returned: covered.returned,
         };
         let (writer, _) = real.store().covered().writer()?;
         let ground = Ground { _under: under, reached, real: Some(real.clone()), memory };
@@ -268,8 +276,10 @@ impl Live for Session {
     /// Drafts are on disk when this returns.
     fn status(&self) -> Status {
         self.vfs.tend_drafts();
+        let is_watching = self.watching.is_watching(PATIENCE);
         Status {
-            staleness: if self.watching.is_watching(PATIENCE) { "watching" } else { "polling" }.to_owned(),
+            staleness: if is_watching { "watching" } else { "polling" }.to_owned(),
+            why_polled: if is_watching { None } else { self.watching.why_polled() },
             shown: self.vfs.count_shown(),
             arrivals: self.vfs.arrivals(),
             refused: self.brought.refused.clone(),
@@ -327,7 +337,7 @@ impl Live for Session {
     }
 
     /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].
-    fn follow(&self, wait: &Wait<'_>) -> Result<Vec<String>, Error> {
+    fn follow(&self, wait: &Wait<'_>) -> Result<Vec<Held>, Error> {
         match &self.ground.real {
             Some(real) => Ok(real.uncover(wait)?.kept),
             None => Ok(Vec::new()),

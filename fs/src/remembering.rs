@@ -180,6 +180,10 @@ impl Disk for Forgetting {
         self.real.stat(path)
     }
 
+    fn filesystem(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.real.filesystem(path)
+    }
+
     fn read(&self, path: &Path) -> io::Result<Contents> {
         self.real.read(path)
     }

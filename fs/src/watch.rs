@@ -17,15 +17,22 @@ use jp_store::layout::{ARCHIVE, CONVERSATIONS, Layout, Partition, TRASH};
 use jp_store::modes::Access;
 use jp_store::reconcile::ManagedFile;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use parking_lot::Mutex;
 
 use crate::bell::{Asked, Bell, CHANGES, Waker, bell};
 use crate::flag::Flag;
 use crate::memory::Memory;
 use crate::node::{Dir, Node};
+use crate::remote;
 use crate::vfs::{Noticed, Vfs};
 
 /// How often is looked where nothing is watched.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// Why a store is polled that could be watched.
+pub(crate) const ASKED_TO_POLL: &str = "asked to by --poll";
+/// Why a store is polled where the system has no watches.
+pub(crate) const NO_WATCHES: &str = "nothing can be watched here";
 
 /// How long what happens is let go on before it is looked at: one change is told of several times, and our own are told
 /// of while they are being made. Whoever asks does not wait for it.
@@ -36,12 +43,19 @@ const LULL: Duration = Duration::from_millis(2);
 pub(crate) struct Standing {
     begun: Flag,
     watching: AtomicBool,
+    /// Why it is not.
+    polled: Mutex<Option<String>>,
 }
 
 impl Standing {
     /// Whether the store is watched, and not merely looked at now and then; waits so long for the watches to stand.
     pub(crate) fn is_watching(&self, limit: Duration) -> bool {
         self.begun.wait(limit) && self.watching.load(Ordering::SeqCst)
+    }
+
+    /// Why the store is polled, if it is.
+    pub(crate) fn why_polled(&self) -> Option<String> {
+        self.polled.lock().clone()
     }
 }
 
@@ -98,8 +112,13 @@ impl Watch {
     pub(crate) fn new(layout: Layout, allowed: AllowedDirs, polling: bool) -> io::Result<(Self, Waker)> {
         let (bell, waker) = bell()?;
         let books = ["tree.json", "tree.journal", "projection.json", "journal"].map(OsString::from);
-        let inotify = if polling { None } else { system() };
-        let (standing, memory) = (Arc::default(), Arc::default());
+        let (standing, memory) = (Arc::<Standing>::default(), Arc::default());
+        let why = if polling { Some(ASKED_TO_POLL.to_owned()) } else { remote::reason(&allowed, [&*layout.store.dir]) };
+        let inotify = if why.is_some() { None } else { system() };
+        if let Some(why) = why.or_else(|| inotify.is_none().then(|| NO_WATCHES.to_owned())) {
+            tracing::info!("the store is looked at once a second: {why}");
+            *standing.polled.lock() = Some(why);
+        }
         Ok((Self { inotify, on: HashMap::new(), layout, allowed, bell, memory, standing, owing: false, books }, waker))
     }
 
@@ -139,6 +158,7 @@ impl Watch {
         self.inotify = None;
         self.on.clear();
         self.memory.sleep();
+        *self.standing.polled.lock() = Some(format!("not everything can be watched: {error}"));
         self.standing.watching.store(false, Ordering::SeqCst);
     }
 

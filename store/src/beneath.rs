@@ -35,6 +35,7 @@ use rustix::fs::{AtFlags, FileType, RawDir};
 
 pub use self::attributes::Attributes;
 pub use self::wrong_kind::{WrongKind, is_wrong_kind};
+use crate::identity::filesystem_id;
 
 /// No file is read that is longer than this many bytes. A sparse file claims any size without occupying a block.
 pub const LARGEST: u64 = 1 << 30;
@@ -503,6 +504,19 @@ impl AllowedDirs {
     /// How full the filesystem of a path is.
     pub fn space(&self, path: &Path) -> io::Result<Statvfs> {
         Ok(nix::sys::statvfs::fstatvfs(&self.pin(path)?)?)
+    }
+
+    /// The id of the filesystem of a path; `None` if it has none that outlives a reboot.
+    pub fn filesystem(&self, path: &Path) -> io::Result<Option<u64>> {
+        let pinned = self.pin(path)?;
+        let device = nix::sys::stat::fstat(&pinned)?.st_dev;
+        Ok(filesystem_id(nix::sys::statvfs::fstatvfs(&pinned)?.filesystem_id(), device))
+    }
+
+    /// What kind of filesystem a path is on, as `statfs` numbers them.
+    pub fn filesystem_type(&self, path: &Path) -> io::Result<i64> {
+        let told = nix::sys::statfs::fstatfs(&self.pin(path)?)?;
+        Ok(told.filesystem_type().0)
     }
 
     /// Another path to an open directory, for calls of the system that take nothing but a path. It leads to that very

@@ -85,6 +85,8 @@ pub trait Disk: Send + Sync + Debug {
     fn allowed(&self) -> &AllowedDirs;
     /// `lstat`.
     fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// The id of the filesystem that a directory is on; `None` if it has none that outlives a reboot.
+    fn filesystem(&self, path: &Path) -> io::Result<Option<u64>>;
     /// Reads a whole regular file.
     fn read(&self, path: &Path) -> io::Result<Contents>;
     /// Reads a file from an offset to its end. The stat is that of the whole file.
@@ -156,6 +158,10 @@ impl Disk for RealDisk {
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         self.allowed.stat(path).map(Stat::from)
+    }
+
+    fn filesystem(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.allowed.filesystem(path)
     }
 
     fn read(&self, path: &Path) -> io::Result<Contents> {

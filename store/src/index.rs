@@ -8,21 +8,17 @@
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::disk::{Kind, Stat};
-use crate::ledger::Identity;
-use crate::reconcile::TICK;
+use crate::identity::Identity;
+use crate::reconcile::is_settled;
 
 const MAGIC: &[u8; 8] = b"jp-index";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Magic, version, length, checksum.
 const HEAD: usize = 8 * 4;
-/// The silo's device, inode and birth, and how many records there are.
+/// The silo's filesystem, inode and birth, and how many records there are.
 const TITLE: usize = 8 * 4;
 /// Inode, size, modification, change, and where its bytes begin.
 const RECORD: usize = 8 * 5;
-
-/// A file may be written twice within one tick of the clock that its stamps are taken from, and look the same. Clocks tick
-/// a hundred times a second where they tick slowest.
-const SETTLED: i64 = 4 * TICK;
 
 /// By now a file's bytes are on disk, though nobody asked for it. Before that a power loss may leave the stamp of a write
 /// beside the bytes of an earlier one.
@@ -54,16 +50,17 @@ impl Entry<'_> {
     /// Whether its stamp tells these bytes from all that may be in the file later, given that it was read no earlier than
     /// `taken`.
     pub fn is_conclusive(&self, taken: i64) -> bool {
-        let settled = taken.saturating_sub(SETTLED);
         let Stat { kind, size, mtime, ctime, .. } = self.stat;
-        kind == Kind::File && size == self.bytes.len() as u64 && mtime < settled && ctime < settled
+        let whole = kind == Kind::File && size == self.bytes.len() as u64;
+        whole && is_settled(mtime, taken) && is_settled(ctime, taken)
     }
 }
 
 impl Index {
-    /// The bytes of an index of these files, for the silo of this identity. Files of other devices are left out.
-    pub fn encode(silo: Identity, mut entries: Vec<Entry<'_>>) -> Vec<u8> {
-        entries.retain(|entry| entry.stat.dev == silo.device());
+    /// The bytes of an index of these files, for the silo of this identity, which is on this device now. Files of other
+    /// devices are left out.
+    pub fn encode(silo: Identity, device: u64, mut entries: Vec<Entry<'_>>) -> Vec<u8> {
+        entries.retain(|entry| entry.stat.dev == device);
         entries.sort_by_key(|entry| entry.stat.ino);
         entries.dedup_by_key(|entry| entry.stat.ino);
         let contents: usize = entries.iter().map(|entry| entry.bytes.len()).sum();
@@ -93,8 +90,8 @@ impl Index {
         out
     }
 
-    /// The index in these bytes, if they are one, whole, of this version and for this silo.
-    pub fn decode(bytes: Vec<u8>, silo: Identity) -> Option<Self> {
+    /// The index in these bytes, if they are one, whole, of this version and for this silo, which is on this device now.
+    pub fn decode(bytes: Vec<u8>, silo: Identity, device: u64) -> Option<Self> {
         let whole = bytes.get(..8)? == MAGIC
             && number(&bytes, 8)? == VERSION
             && number(&bytes, 16)? == bytes.len() as u64
@@ -102,7 +99,7 @@ impl Index {
         let ours = || silo.numbers().iter().enumerate().all(|(i, &told)| number(&bytes, HEAD + 8 * i) == Some(told));
         let count = usize::try_from(number(&bytes, HEAD + 8 * 3).filter(|_| whole && ours())?).ok()?;
         let records = count.checked_mul(RECORD)?.checked_add(HEAD + TITLE)?;
-        (records <= bytes.len()).then_some(Self { bytes, device: silo.device(), count })
+        (records <= bytes.len()).then_some(Self { bytes, device, count })
     }
 
     /// How many files it knows.
@@ -184,7 +181,7 @@ mod tests {
     }
 
     fn silo() -> Identity {
-        Stat { kind: Kind::Dir, ..stat(2, b"") }.into()
+        Identity::new(Stat { kind: Kind::Dir, ..stat(2, b"") }, Some(1))
     }
 
     fn files() -> Vec<(Stat, Vec<u8>)> {
@@ -194,12 +191,12 @@ mod tests {
 
     fn bytes(silo: Identity) -> Vec<u8> {
         let files = files();
-        Index::encode(silo, files.iter().map(|(stat, bytes)| Entry { stat: *stat, bytes }).collect())
+        Index::encode(silo, 7, files.iter().map(|(stat, bytes)| Entry { stat: *stat, bytes }).collect())
     }
 
     #[test]
     fn gives_back_what_was_put_in() {
-        let index = Index::decode(bytes(silo()), silo()).unwrap();
+        let index = Index::decode(bytes(silo()), silo(), 7).unwrap();
         assert_eq!(index.len(), 5);
         for (stat, bytes) in files() {
             // How it may be read, and when it was made, says nothing of what is in it.
@@ -209,13 +206,13 @@ mod tests {
             assert_eq!((key(&entry.stat), entry.bytes), (key(&stat), &*bytes));
         }
         assert!(index.entry(5).is_none());
-        let none = Index::decode(Index::encode(silo(), Vec::new()), silo()).unwrap();
+        let none = Index::decode(Index::encode(silo(), 7, Vec::new()), silo(), 7).unwrap();
         assert!(none.is_empty() && none.find(&stat(3, b"xxx")).is_none());
     }
 
     #[test]
     fn every_number_of_a_stamp_counts() {
-        let index = Index::decode(bytes(silo()), silo()).unwrap();
+        let index = Index::decode(bytes(silo()), silo(), 7).unwrap();
         let known = stat(3, b"xxx");
         assert!(index.find(&known).is_some());
         let others = [
@@ -235,26 +232,26 @@ mod tests {
     fn damage_makes_it_no_index() {
         let whole = bytes(silo());
         for at in 0..whole.len() {
-            assert!(Index::decode(whole[..at].to_vec(), silo()).is_none(), "cut at {at}");
+            assert!(Index::decode(whole[..at].to_vec(), silo(), 7).is_none(), "cut at {at}");
             for bit in 0..8 {
                 let mut flipped = whole.clone();
                 flipped[at] ^= 1 << bit;
-                assert!(Index::decode(flipped, silo()).is_none(), "bit {bit} of {at}");
+                assert!(Index::decode(flipped, silo(), 7).is_none(), "bit {bit} of {at}");
             }
         }
         let longer = [&*whole, b"\0"].concat();
-        assert!(Index::decode(longer, silo()).is_none());
+        assert!(Index::decode(longer, silo(), 7).is_none());
     }
 
     #[test]
     fn of_another_silo_or_another_time() {
-        let elsewhere: Identity = Stat { ino: 99, ..stat(2, b"") }.into();
-        assert!(Index::decode(bytes(elsewhere), silo()).is_none());
+        let elsewhere = Identity::new(Stat { ino: 99, ..stat(2, b"") }, Some(1));
+        assert!(Index::decode(bytes(elsewhere), silo(), 7).is_none());
         let mut later = bytes(silo());
         later[8] += 1;
         let sum = checksum(&later);
         later[24..HEAD].copy_from_slice(&sum.to_le_bytes());
-        assert!(Index::decode(later, silo()).is_none());
+        assert!(Index::decode(later, silo(), 7).is_none());
     }
 
     #[test]
@@ -265,7 +262,7 @@ mod tests {
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
             let sum = checksum(&bytes);
             bytes[24..HEAD].copy_from_slice(&sum.to_le_bytes());
-            Index::decode(bytes, silo())
+            Index::decode(bytes, silo(), 7)
         };
         assert!(spoil(HEAD + 24, u64::MAX).is_none() && spoil(HEAD + 24, 1 << 20).is_none());
         for value in [u64::MAX, 1 << 30] {
@@ -281,7 +278,7 @@ mod tests {
             let entry = Entry { stat: Stat { mtime, ctime, ..stat(3, b"xxx") }, bytes: b"xxx" };
             assert_eq!(entry.is_conclusive(now), expected, "{mtime} {ctime}");
         };
-        let old = now - SETTLED - 1;
+        let old = now - crate::reconcile::TICK - 1;
         check(old, old, true);
         check(old + 1, old, false);
         check(old, old + 1, false);

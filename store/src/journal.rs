@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Stat;
 use crate::id::ConversationId;
-use crate::ledger::{Identity, Ledger};
+use crate::identity::Identity;
+use crate::ledger::Ledger;
 use crate::presence::Projection;
 
 /// One change of what a worktree shows.
@@ -50,13 +51,13 @@ impl Change {
             Self::Hide(id) => {
                 let entry = ledger.entry(*id);
                 entry.intent = Projection::LocalOnly;
-                entry.hidden.clear();
+                entry.show(|_| true);
             }
             Self::HideFile(id, file) => {
                 ledger.entry(*id).hidden.insert(file.clone());
             }
             Self::ShowFile(id, file) => {
-                ledger.entry(*id).hidden.remove(file);
+                ledger.entry(*id).show(|hidden| hidden == file);
             }
             Self::Cover => ledger.covered = true,
         }
@@ -75,6 +76,11 @@ impl Footing {
     /// The `.jp` directory, and the ledger's file.
     pub fn new(workspace: Identity, ledger: Option<Stat>) -> Self {
         Self { workspace, ledger: ledger.map(|stat| (stat.mtime, stat.size)) }
+    }
+
+    /// Whether both are the same `.jp` directory and the same ledger.
+    fn is_same(self, other: Self) -> bool {
+        self.workspace.is_same(other.workspace) && self.ledger == other.ledger
     }
 }
 
@@ -108,7 +114,7 @@ pub fn lines(changes: &[Change], on: Footing) -> serde_json::Result<Vec<u8>> {
 pub fn replay(ledger: &mut Ledger, bytes: &[u8], on: Footing) -> BTreeSet<ConversationId> {
     let lines = bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
     let mut changed = BTreeSet::new();
-    for line in lines.filter(|line| line.on == on) {
+    for line in lines.filter(|line| line.on.is_same(on)) {
         line.change.apply(ledger);
         changed.extend(line.change.id());
     }
@@ -136,7 +142,7 @@ mod tests {
     }
 
     fn footing(mtime: i64) -> Footing {
-        Footing::new(stat(0).into(), Some(stat(mtime)))
+        Footing::new(Identity::new(stat(0), None), Some(stat(mtime)))
     }
 
     /// What the ledger says of each conversation: `projected`, `local`, hidden files, `+base`.
@@ -152,7 +158,7 @@ mod tests {
     }
 
     fn ledger() -> Ledger {
-        let mut ledger = Ledger::new(stat(0).into());
+        let mut ledger = Ledger::new(Identity::new(stat(0), None));
         ledger.set(id(1), Entry { base: Some(Base::default()), ..Entry::new(Projection::Projected) });
         ledger
     }
@@ -203,8 +209,8 @@ mod tests {
     #[test]
     fn lines_of_another_ledger_say_nothing() {
         let bytes = lines(&[Change::Hide(id(1))], footing(1)).unwrap();
-        let other = Footing::new(Stat { ino: 99, ..stat(0) }.into(), Some(stat(1)));
-        for on in [footing(2), Footing::new(stat(0).into(), None), other] {
+        let other = Footing::new(Identity::new(Stat { ino: 99, ..stat(0) }, None), Some(stat(1)));
+        for on in [footing(2), Footing::new(Identity::new(stat(0), None), None), other] {
             let mut ledger = ledger();
             replay(&mut ledger, &bytes, on);
             assert_eq!(told(&ledger), "1:projected+base");

@@ -166,7 +166,7 @@ impl StoreRoot {
         self.vfs().join("conflicts")
     }
 
-    /// The ids of what was removed for good, one to a line.
+    /// Which conversations were removed for good.
     pub fn removed(&self) -> PathBuf {
         self.vfs().join("removed")
     }

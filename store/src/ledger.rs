@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::Stat;
 use crate::id::ConversationId;
+use crate::identity::Identity;
 use crate::join::HoldReason;
 use crate::layout::Partition;
 use crate::parallel;
@@ -90,33 +90,7 @@ impl Head {
     /// The head of the ledger in these bytes, if they are one and it was made for this directory.
     pub(crate) fn parse(bytes: &[u8], workspace: Identity) -> Option<Self> {
         let head: Self = serde_json::from_slice(bytes).ok()?;
-        (head.workspace == Some(workspace)).then_some(head)
-    }
-}
-
-/// Tells a directory from another that took its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    device: u64,
-    inode: u64,
-    birth: Option<i64>,
-}
-
-impl Identity {
-    /// The device it is on.
-    pub(crate) fn device(self) -> u64 {
-        self.device
-    }
-
-    /// Everything that tells it from others.
-    pub(crate) fn numbers(self) -> [u64; 3] {
-        [self.device, self.inode, self.birth.map_or(u64::MAX, i64::cast_unsigned)]
-    }
-}
-
-impl From<Stat> for Identity {
-    fn from(stat: Stat) -> Self {
-        Self { device: stat.dev, inode: stat.ino, birth: stat.birth }
+        is_of(head.workspace, workspace).then_some(head)
     }
 }
 
@@ -151,6 +125,16 @@ impl Entry {
         let never_projected = intent == Projection::LocalOnly;
         let (hidden, made_local) = (BTreeSet::new(), false);
         Self { intent, base: None, hidden, left: None, first_seen: None, never_projected, made_local }
+    }
+
+    /// Shows files again. The copy may lack them, although nothing in its directories has changed since it was last looked
+    /// at: it is looked at again.
+    pub(crate) fn show(&mut self, shown: impl Fn(&str) -> bool) {
+        let before = self.hidden.len();
+        self.hidden.retain(|file| !shown(file));
+        if let Some(left) = self.left.as_mut().filter(|_| self.hidden.len() < before) {
+            left.named = [None; 2];
+        }
     }
 
     /// Whether it is local here, and no copy of it ever was here.
@@ -208,6 +192,11 @@ impl At {
     }
 }
 
+/// Whether a ledger was made for this directory.
+fn is_of(made_for: Option<Identity>, workspace: Identity) -> bool {
+    made_for.is_some_and(|made_for| made_for.is_same(workspace))
+}
+
 fn is_live(partition: &Partition) -> bool {
     *partition == Partition::Live
 }
@@ -228,7 +217,8 @@ impl Ledger {
     /// The ledger in these bytes, if they are one and it was made for this directory.
     pub fn parse(bytes: &[u8], workspace: Identity) -> Option<Self> {
         let ledger = Self::parse_lines(bytes).or_else(|| serde_json::from_slice(bytes).ok())?;
-        (ledger.workspace == Some(workspace)).then_some(ledger)
+        // Where more is known of the directory by now than the file says, it is written down with the next change.
+        is_of(ledger.workspace, workspace).then_some(Self { workspace: Some(workspace), ..ledger })
     }
 
     /// The ledger in these bytes, if they are laid out as [`Ledger::to_bytes`] does it: then every line can be parsed by
@@ -352,12 +342,14 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{Kind, Stat};
     use crate::plan::Nesting;
     use crate::reconcile::{Digest, Stamp};
 
     #[test]
     fn survives_its_file_and_is_void_elsewhere() {
-        let here = Identity { device: 1, inode: 2, birth: Some(3) };
+        let at = |ino| Stat { kind: Kind::Dir, size: 0, mtime: 1, ctime: 1, ino, dev: 1, mode: 0o755, birth: Some(3) };
+        let here = Identity::new(at(2), Some(7));
         let id = ConversationId::new(17528832001).unwrap();
         let mut ledger = Ledger::new(here);
         let stamp = Stamp { mtime: 1_752_883_200_123_456_789, size: 9, ino: u64::MAX };
@@ -380,7 +372,7 @@ mod tests {
         assert!(!ledger.set(id, entry));
         let bytes = ledger.to_bytes().unwrap();
         assert_eq!(Ledger::parse(&bytes, here), Some(ledger.clone()));
-        assert_eq!(Ledger::parse(&bytes, Identity { inode: 9, ..here }), None);
+        assert_eq!(Ledger::parse(&bytes, Identity::new(at(9), Some(7))), None);
         assert_eq!(Ledger::parse(b"{", here), None);
         let cut = &bytes[..bytes.len() / 2];
         assert_eq!(Ledger::parse(cut, here), None);

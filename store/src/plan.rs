@@ -76,6 +76,12 @@ impl Wanted {
         named.into_iter().flatten().copied().filter(is_held).collect()
     }
 
+    /// The conversations that are to come back although they were removed for good: those that an import names.
+    pub(crate) fn brought_back(&self) -> impl Iterator<Item = ConversationId> {
+        let named = if self.direction == Direction::In { self.only.as_ref() } else { None };
+        named.into_iter().flatten().copied()
+    }
+
     /// Whether it is about this conversation.
     pub fn includes(&self, id: ConversationId) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(&id))
@@ -181,6 +187,8 @@ pub enum HeldKind {
     Invalid,
     /// A copy is not joined with the store's conversation before the user says so.
     Unjoined,
+    /// The store does not have the conversation any more, and the copy in the worktree must not go with it.
+    Lost,
     /// Something else is in the way: a file, a second copy, a circle of parents.
     Blocked,
     /// Reading or writing it failed.
@@ -206,6 +214,19 @@ impl HeldKind {
             Error::Io { .. } | Error::NoWorkspace { .. } | Error::NotFound { .. } | Error::Interrupted => Self::Failed,
         }
     }
+}
+
+/// Why a copy stays that has nothing of its own.
+pub(crate) const LOST: &str = "nothing says that it was removed";
+/// Why a copy stays that has something of its own.
+pub(crate) const OUTLIVED: &str = "its copy here, or one beneath it, was edited";
+
+/// What is said of a copy whose conversation the store does not have any more.
+pub(crate) fn lost(id: ConversationId, why: &str) -> String {
+    format!(
+        "the store does not have {id} any more, but {why}; it stays. `jp import {id}` takes it into the store again, `jp c rm \
+         {id}` removes it for good"
+    )
 }
 
 /// Everything that would be done, and what would be left.
@@ -271,7 +292,9 @@ impl Steps<'_> {
                 }
             }
             (Roots::Removed, path) => self.step(Deed::Hide, path.unwrap_or(self.ground.reached)),
-            (Roots::Work, Some(path)) if direction != Direction::Out => {
+            (Roots::Lost, Some(path)) if direction != Direction::In => self.hold_lost(path, LOST),
+            (Roots::Outlived, Some(path)) if direction == Direction::Out => self.hold_lost(path, OUTLIVED),
+            (Roots::Work | Roots::Outlived | Roots::Lost, Some(path)) if direction != Direction::Out => {
                 let flaws = sighting.units.iter().filter_map(|unit| unit.flaw.as_ref());
                 let broken = flaws.clone().next().is_some();
                 flaws.for_each(|flaw| self.hold(path, flaw));
@@ -283,7 +306,7 @@ impl Steps<'_> {
             // It goes once they have gone.
             (Roots::Inhabited, _) => {}
             (Roots::Both, Some(at)) => self.both(sighting, at),
-            (Roots::Store | Roots::Work | Roots::Leftover | Roots::Both, _) => {}
+            (Roots::Store | Roots::Work | Roots::Outlived | Roots::Lost | Roots::Leftover | Roots::Both, _) => {}
         }
     }
 
@@ -372,6 +395,12 @@ impl Steps<'_> {
         let path = self.shown(&managed(at, *file));
         let (kind, reason) = (HeldKind::of_flaw(reason), format!("{}: {reason}", path.display()));
         self.plan.held.push(Held { id: Some(self.id), kind, reason });
+    }
+
+    /// Holds a copy whose conversation the store does not have any more.
+    fn hold_lost(&mut self, at: &Path, why: &str) {
+        let reason = format!("{}: {}", self.shown(at).display(), lost(self.id, why));
+        self.plan.held.push(Held { id: Some(self.id), kind: HeldKind::Lost, reason });
     }
 
     fn step(&mut self, deed: Deed, path: &Path) {

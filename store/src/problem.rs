@@ -7,6 +7,7 @@ use crate::disk::NotRegular;
 use crate::error::Error;
 use crate::id::ConversationId;
 use crate::json::JsonError;
+use crate::plan::{LOST, lost};
 use crate::reconcile::Root;
 use crate::snapshot::HoldCause;
 
@@ -109,6 +110,11 @@ pub enum What {
     },
     /// Another silo of the same workspace, to be merged by the next command that writes.
     UnmergedSilo,
+    /// A copy in the worktree of a conversation that the store had and was not told to remove.
+    Lost {
+        /// The conversation.
+        id: ConversationId,
+    },
     /// A copy in the worktree that is not joined with the store's conversation before the user says so.
     Held {
         /// The conversation.
@@ -134,6 +140,7 @@ impl What {
             | Self::Cycle { .. }
             | Self::Mirror { .. }
             | Self::UnmergedSilo
+            | Self::Lost { .. }
             | Self::Held { .. } => false,
         }
     }
@@ -151,6 +158,7 @@ impl What {
             Self::Cycle { .. } => "cycle",
             Self::Mirror { .. } => "mirror",
             Self::UnmergedSilo => "unmerged-silo",
+            Self::Lost { .. } => "lost",
             Self::Held { .. } => "held",
         }
     }
@@ -170,6 +178,7 @@ impl fmt::Display for What {
             Self::Cycle { parent } => write!(f, "its parents form a circle through {parent}; shown as a root"),
             Self::Mirror { reason } => write!(f, "the mirror of parents does not parse: {reason}"),
             Self::UnmergedSilo => f.write_str("another silo of this workspace; the next command that writes merges it"),
+            Self::Lost { id } => f.write_str(&lost(*id, LOST)),
             Self::Held { id, cause } => f.write_str(&cause.describe(*id)),
         }
     }

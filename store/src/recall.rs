@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::disk::{Contents, Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::files::stat;
+use crate::identity::Identity;
 use crate::index::{Entry, Index};
 use crate::layout::StoreRoot;
-use crate::ledger::Identity;
 use crate::observe::read_file;
 
 /// An index of more than this is not ours, and is not read into memory to find that out.
@@ -120,14 +120,14 @@ impl Gathered {
     }
 
     /// An index of what was found.
-    pub(crate) fn encode(&self, silo: Identity, extent: Extent) -> Vec<u8> {
+    pub(crate) fn encode(&self, silo: Identity, device: u64, extent: Extent) -> Vec<u8> {
         let known = self.known.iter().filter_map(|&at| self.index.as_ref()?.entry(at));
         let parts = match extent {
             Extent::Safe => &self.new[..1],
             Extent::All => &self.new[..],
         };
         let new = parts.iter().flatten().map(|(stat, bytes)| Entry { stat: *stat, bytes });
-        Index::encode(silo, known.chain(new).collect())
+        Index::encode(silo, device, known.chain(new).collect())
     }
 }
 
@@ -136,8 +136,9 @@ fn read_index(disk: &dyn Disk, root: &StoreRoot, path: &Path) -> Result<Option<I
         return Ok(None);
     }
     let silo = disk.stat(&root.dir).context("look at", &root.dir)?;
+    let filesystem = disk.filesystem(&root.dir).context("look at", &root.dir)?;
     let Some(contents) = read_file(disk, path)? else { return Ok(None) };
-    let index = Index::decode(contents.bytes, silo.into());
+    let index = Index::decode(contents.bytes, Identity::new(silo, filesystem), silo.dev);
     if index.is_none() {
         tracing::debug!(path = %path.display(), "not an index of this silo, or damaged");
     }

@@ -196,15 +196,25 @@ impl fmt::Display for Root {
     }
 }
 
-/// A stamp within this many nanoseconds of when the base was taken may hide a later write in the same clock tick.
-pub(crate) const TICK: i64 = 5_000_000;
+/// All changes within this many nanoseconds may have the same stamp: filesystems take it from a clock that ticks every 10 ms
+/// where kernels tick slowest, and the tick of a moment ago may be late.
+pub(crate) const TICK: i64 = 20_000_000;
+
+/// The same for filesystems that keep whole seconds; FAT keeps every other one.
+const COARSE_TICK: i64 = 2_000_000_000;
+
+/// Whether a time that a file had at `taken`, both in nanoseconds, tells it from what it is after any later change.
+pub(crate) fn is_settled(time: i64, taken: i64) -> bool {
+    let is_coarse = time % 1_000_000_000 == 0;
+    time < taken.saturating_sub(if is_coarse { COARSE_TICK } else { TICK })
+}
 
 /// Whether a stamp alone proves that a file is as remembered. A different stamp proves nothing: `touch` and `git checkout`
 /// move it without changing a byte.
 pub fn is_conclusive(remembered: Option<Stamp>, now: Option<Stamp>, taken: i64) -> bool {
     match (remembered, now) {
         (None, None) => true,
-        (Some(then), Some(now)) => then == now && now.mtime < taken - TICK,
+        (Some(then), Some(now)) => then == now && is_settled(now.mtime, taken),
         (None, Some(_)) | (Some(_), None) => false,
     }
 }
@@ -488,7 +498,7 @@ mod tests {
 
     #[test]
     fn stamps_prove_sameness_only_outside_the_tick() {
-        let stamp = Stamp { mtime: 1_000_000_000, size: 3, ino: 7 };
+        let stamp = Stamp { mtime: 1_000_000_001, size: 3, ino: 7 };
         let later = stamp.mtime + 2 * TICK;
         assert!(is_conclusive(Some(stamp), Some(stamp), later));
         assert!(!is_conclusive(Some(stamp), Some(stamp), stamp.mtime + 1));
@@ -496,5 +506,24 @@ mod tests {
         assert!(!is_conclusive(Some(stamp), Some(Stamp { ino: 8, ..stamp }), later));
         assert!(!is_conclusive(None, Some(stamp), later));
         assert!(is_conclusive(None, None, later));
+    }
+
+    #[test]
+    fn times_that_tell() {
+        let check =
+            |time: i64, taken: i64, expected: bool| assert_eq!(is_settled(time, taken), expected, "{time} {taken}");
+        let second = 1_000_000_000;
+        // A kernel with 100 ticks a second stamps two changes alike that are up to 10 ms apart.
+        let fine = 5 * second + 1;
+        check(fine, fine, false);
+        check(fine, fine + 10_000_000, false);
+        check(fine, fine + TICK, false);
+        check(fine, fine + TICK + 1, true);
+        check(fine, fine - 1, false);
+        check(5 * second, 5 * second + TICK + 1, false);
+        check(5 * second, 7 * second, false);
+        check(5 * second, 7 * second + 1, true);
+        check(0, i64::MIN, false);
+        check(i64::MIN, i64::MIN, false);
     }
 }

@@ -18,7 +18,7 @@ use crate::own::{self, OwnFile, hides};
 use crate::parallel;
 use crate::plan::{Deed, Ground, Held, HeldKind, Plan, Wanted};
 use crate::presence::Projection;
-use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive};
+use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive, is_settled};
 use crate::snapshot::Snapshot;
 use crate::transcript;
 
@@ -67,7 +67,11 @@ pub(crate) enum Roots {
     Removed,
     /// The workspace; it came from elsewhere.
     Work,
-    /// The workspace; the store had it, and nothing in the copy is its own.
+    /// The workspace; the store had it, and the copy has something of its own.
+    Outlived,
+    /// The workspace; the store had it and was not told to remove it, and nothing in the copy is its own: it may be the last.
+    Lost,
+    /// The workspace; it was removed for good, and nothing in the copy is its own.
     Leftover,
     /// The same, but somebody else's things lie in the copy.
     Inhabited,
@@ -146,7 +150,9 @@ fn managed_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, entr
         let known = if hides(entry, Path::new(file.name())) {
             in_work.is_none()
         } else {
-            is_conclusive(remembered.work, in_work, base.taken)
+            // A file that was hidden when it was looked at is not in the copy, and is to be there now.
+            remembered.work.is_some() == remembered.store.is_some()
+                && is_conclusive(remembered.work, in_work, base.taken)
                 && is_conclusive(remembered.store, stat_file(disk, &managed(store, file))?, base.taken)
         };
         if !known {
@@ -168,7 +174,7 @@ fn own_as_left(disk: &dyn Disk, store: &Path, work: &Path, base: &Base, left: &L
 /// Whether a directory has the names it had.
 fn names_as_left(disk: &dyn Disk, dir: &Path, then: Option<i64>, base: &Base) -> Result<bool> {
     let now = stat(disk, dir)?.map(|stat| stat.mtime);
-    Ok(now.is_some() && now == then && now <= Some(base.taken.saturating_sub(crate::reconcile::TICK)))
+    Ok(now == then && now.is_some_and(|now| is_settled(now, base.taken)))
 }
 
 fn transcript_as_left(disk: &dyn Disk, work: &Path, base: &Base, left: &Left, wanted: bool) -> Result<bool> {
@@ -231,9 +237,10 @@ impl Sighting {
                 sighting.roots = Roots::Work;
                 sighting.see_units(disk, found, base, entry)?;
                 if let Some(work) = dirs.work
-                    && sighting.is_as_left(disk, layout, snapshot, work)?
+                    && base.is_some()
+                    && !is_trashed(disk, layout, id)?
                 {
-                    sighting.roots = left_with(disk, layout, snapshot, id, work)?;
+                    sighting.roots = sighting.without_store(disk, layout, snapshot, work)?;
                 }
                 return Ok(sighting);
             }
@@ -352,29 +359,37 @@ impl Sighting {
         Ok(())
     }
 
-    /// Whether nothing in the copy of a conversation that the store had is its own.
-    fn is_as_left(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<bool> {
-        let trash = entries(disk, &layout.store.trash())?;
-        // What went to the trash was not removed: this may be its last good copy.
-        let trashed = trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(self.id));
-        Ok(self.units.iter().all(|unit| unit.action == Action::Drop)
-            && !trashed
-            && !snapshot.is_store_lost(disk, layout)?
+    /// What a copy is whose conversation the store had and does not have any more.
+    fn without_store(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<Roots> {
+        let as_left = self.units.iter().all(|unit| unit.action == Action::Drop)
             && snapshot.places(Root::Work, self.id).count() == 1
-            && own::has_nothing_new(disk, work, snapshot.ledger.get(self.id))?)
+            && own::has_nothing_new(disk, work, snapshot.ledger.get(self.id))?;
+        match (as_left, snapshot.is_removed(disk, layout, self.id)?) {
+            (false, _) => Ok(Roots::Outlived),
+            (true, false) => Ok(Roots::Lost),
+            (true, true) => left_with(disk, layout, snapshot, self.id, work),
+        }
     }
 }
 
-/// What a copy is that has nothing of its own, given what lies in it.
+/// Whether a conversation is in the trash. It was not removed: its copy may be the last good one.
+pub(crate) fn is_trashed(disk: &dyn Disk, layout: &Layout, id: ConversationId) -> Result<bool> {
+    let trash = entries(disk, &layout.store.trash())?;
+    Ok(trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(id)))
+}
+
+/// What a copy of a removed conversation is that has nothing of its own, given what lies in it.
 fn left_with(disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, id: ConversationId, work: &Path) -> Result<Roots> {
     let children = children_dir(work);
     let mut roots = if own::has_scratch(disk, work)? { Roots::Inhabited } else { Roots::Leftover };
     for child in snapshot.all().filter(|found| found.dirs().work.and_then(Path::parent) == Some(&children)) {
-        if child.store.is_some() && child.parent == Some(id) {
+        let inner = Sighting::of(disk, layout, snapshot, child)?.roots;
+        let stays = child.store.is_some() || inner == Roots::Outlived;
+        if stays && child.parent == Some(id) {
             // Whoever removes one for good does so with its children, or gives them another parent.
-            return Ok(Roots::Work);
+            return Ok(Roots::Outlived);
         }
-        if Sighting::of(disk, layout, snapshot, child)?.roots != Roots::Leftover {
+        if inner != Roots::Leftover {
             roots = Roots::Inhabited;
         }
     }

@@ -23,6 +23,7 @@ use crate::presence::Projection;
 use crate::problem::{Problem, What};
 use crate::recall::Gathered;
 use crate::reconcile::{Base, Root};
+use crate::removed;
 use crate::scan::Place;
 use crate::tree::Tree;
 
@@ -32,8 +33,8 @@ pub struct Snapshot {
     conversations: BTreeMap<ConversationId, Box<Conversation>>,
     /// By partition; grown when first asked for.
     trees: OnceLock<[Tree; 2]>,
-    /// Whether the store was lost; found out when first asked for.
-    lost: OnceLock<bool>,
+    /// What was removed for good; read when first asked for.
+    removed: OnceLock<BTreeSet<ConversationId>>,
     sight: Sight,
     problems: Vec<Problem>,
     /// What this worktree remembers.
@@ -164,19 +165,45 @@ impl Snapshot {
         seconds.map(|(_, place)| &place.dir).any(|second| dir != second && dir.starts_with(second))
     }
 
-    /// Whether several conversations that were copied out, and half of them or more, are not in the store any more, though
-    /// nobody removed them for good: the copies may be the last there are.
-    pub(crate) fn is_store_lost(&self, disk: &dyn Disk, layout: &Layout) -> Result<bool> {
-        if let Some(&lost) = self.lost.get() {
-            return Ok(lost);
+    /// Whether a command removed this conversation for good, as opposed to a store that has lost it.
+    pub(crate) fn is_removed(&self, disk: &dyn Disk, layout: &Layout, id: ConversationId) -> Result<bool> {
+        Ok(self.removed(disk, layout)?.contains(&id))
+    }
+
+    fn removed(&self, disk: &dyn Disk, layout: &Layout) -> Result<&BTreeSet<ConversationId>> {
+        if let Some(removed) = self.removed.get() {
+            return Ok(removed);
         }
-        let removed = read_file(disk, &layout.store.removed())?.map(|contents| contents.bytes).unwrap_or_default();
-        let ids = removed.split(|&byte| byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()?.parse().ok());
-        let removed: BTreeSet<_> = ids.filter_map(ConversationId::new).collect();
-        let exported = || self.ledger.entries().filter(|(id, entry)| entry.base.is_some() && !removed.contains(id));
-        let is_gone = |id| self.get(id).is_none_or(|found| found.store.is_none());
-        let gone = exported().filter(|(id, _)| is_gone(*id)).count();
-        Ok(*self.lost.get_or_init(|| gone > 1 && gone * 2 >= exported().count()))
+        let mut removed = BTreeSet::new();
+        for silo in std::iter::once(&layout.store).chain(&layout.siblings) {
+            let contents = read_file(disk, &silo.removed())?;
+            removed.extend(contents.into_iter().flat_map(|contents| removed::parse(&contents.bytes)));
+        }
+        Ok(self.removed.get_or_init(|| removed))
+    }
+
+    /// The conversations that are in the store although they are recorded as removed: a removal was cut short.
+    pub(crate) fn removed_in_vain(&self, disk: &dyn Disk, layout: &Layout) -> Result<Vec<ConversationId>> {
+        let is_there = |id: &ConversationId| self.get(*id).is_some_and(|found| found.store.is_some());
+        Ok(self.removed(disk, layout)?.iter().copied().filter(is_there).collect())
+    }
+
+    /// Takes conversations for removed.
+    pub(crate) fn remember_removal(&mut self, disk: &dyn Disk, layout: &Layout, ids: &[ConversationId]) -> Result<()> {
+        self.removed(disk, layout)?;
+        if let Some(removed) = self.removed.get_mut() {
+            removed.extend(ids);
+        }
+        Ok(())
+    }
+
+    /// Takes a conversation for one that was not removed.
+    pub(crate) fn forget_removal(&mut self, disk: &dyn Disk, layout: &Layout, id: ConversationId) -> Result<()> {
+        self.removed(disk, layout)?;
+        if let Some(removed) = self.removed.get_mut() {
+            removed.remove(&id);
+        }
+        Ok(())
     }
 
     /// Whether nothing refused to be looked at, so that what was not seen is not there.

@@ -13,9 +13,10 @@ use crate::disk::{Contents, Disk};
 use crate::error::{Context as _, Error, Result};
 use crate::events::Stream;
 use crate::files::stat;
+use crate::identity::Identity;
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, managed};
-use crate::ledger::{Head, Identity, Ledger, Survey};
+use crate::ledger::{Head, Ledger, Survey};
 use crate::lock::{self, Holder, LockDir};
 use crate::observe::{UnitBytes, glance, read_file, stat_file};
 use crate::plan::{Form, Plan, Wanted};
@@ -227,6 +228,9 @@ impl Store {
             joined.into_iter().for_each(|id| ledger.join(id));
             snapshot = self.snapshot_of(ledger, known, sight)?;
         }
+        for id in wanted.brought_back() {
+            snapshot.forget_removal(self.disk(), &self.layout, id)?;
+        }
         if let Some(form) = wanted.form.filter(|form| *form != snapshot.ledger.form) {
             snapshot.ledger.set_form(form);
         }
@@ -362,8 +366,7 @@ impl Store {
     }
 
     pub(crate) fn identity(&self) -> Result<Identity> {
-        let stat = self.disk().stat(&self.layout.storage).context("look at", &self.layout.storage)?;
-        Ok(stat.into())
+        Identity::of(self.disk(), &self.layout.storage).context("look at", &self.layout.storage)
     }
 }
 

@@ -12,10 +12,11 @@ use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::files::entries;
 use crate::id::ConversationId;
+use crate::identity::Identity;
 use crate::join::Exposure;
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, STORAGE};
-use crate::ledger::{Entry, Identity, Ledger};
+use crate::ledger::{Entry, Ledger};
 use crate::observe::read_file;
 use crate::presence::Projection;
 use crate::scan::is_absent;
@@ -48,7 +49,7 @@ impl OtherWorktrees {
     fn add(&mut self, disk: &dyn Disk, state: &Path, ours: Option<Identity>) -> Result<()> {
         let Some(contents) = read_file(disk, &state.join("projection.json"))? else { return Ok(()) };
         let Some((mut ledger, workspace)) = Ledger::parse_any(&contents.bytes) else { return Ok(()) };
-        if ours == Some(workspace) {
+        if ours.is_some_and(|ours| ours.is_same(workspace)) {
             return Ok(());
         }
         if let Some(lines) = read_file(disk, &state.join("journal"))? {
@@ -82,13 +83,16 @@ impl OtherWorktrees {
 /// Whether the `.jp` directory that a ledger was made for is not in this project any more. It is another worktree's, so it
 /// is looked at and never opened.
 fn is_gone(project: &Path, workspace: Identity) -> Result<bool> {
-    Ok(identity(&project.join(STORAGE))? != Some(workspace))
+    Ok(!identity(&project.join(STORAGE))?.is_some_and(|found| found.is_same(workspace)))
 }
 
 /// What has a path that may lie anywhere; `None` if nothing has.
 fn identity(path: &Path) -> Result<Option<Identity>> {
     match trusted::stat(path) {
-        Ok(meta) => Ok(Some(Stat::from(Attributes::from(&meta)).into())),
+        Ok(meta) => {
+            let filesystem = trusted::filesystem(path, &meta).context("look at", path)?;
+            Ok(Some(Identity::new(Stat::from(Attributes::from(&meta)), filesystem)))
+        }
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(error).context("look at", path),
     }

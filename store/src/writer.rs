@@ -55,6 +55,7 @@ use crate::document::Document;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{Bits, NewContent, Scratch, make_dirs};
 use crate::id::ConversationId;
+use crate::identity::Identity;
 use crate::layout::{WorkRoot, managed};
 use crate::ledger::Survey;
 use crate::lock::{FileLock, Guard, Wait};
@@ -340,8 +341,9 @@ impl Writer {
         let root = &self.store.layout.store;
         let write = || {
             let silo = self.store.disk().stat(&root.dir).context("look at", &root.dir)?;
-            let content =
-                NewContent::File { bytes: gathered.encode(silo.into(), extent), mode: Access::Private.file() };
+            let filesystem = self.store.disk().filesystem(&root.dir).context("look at", &root.dir)?;
+            let bytes = gathered.encode(Identity::new(silo, filesystem), silo.dev, extent);
+            let content = NewContent::File { bytes, mode: Access::Private.file() };
             self.scratch().put_one_of_many(&root.index(), content)
         };
         if let Err(error) = write() {

@@ -12,6 +12,7 @@ use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::lock::{Guard, Wait};
 use jp_store::meta::Meta;
+use jp_store::plan::Held;
 use jp_store::presence::{Projection, StoragePresence};
 use jp_store::reconcile::ManagedFile;
 use jp_store::store::{Store, Surroundings};
@@ -174,7 +175,7 @@ fn the_files_follow_as_if_there_had_been_no_mount() {
         change(&world.beneath());
         before.assert_same(&world.shot());
         let done = world.uncover();
-        assert_eq!(done.kept, Vec::<String>::new(), "{name}");
+        assert_eq!(done.kept, Vec::<Held>::new(), "{name}");
         assert_twins(&world, &twin);
         assert_eq!((world.conflicts(), twin.conflicts()), (0, 0), "{name}");
         let settled = world.shot();
@@ -266,7 +267,7 @@ fn one_file_is_hidden_and_shown_again() {
     // One is edited beneath the mount by somebody who should not.
     let e = world.work().join(world.dir(E).expect("shown"));
     fs::write(e.join("draft.md"), "edited\n").expect("written");
-    assert_eq!(world.uncover().kept, Vec::<String>::new());
+    assert_eq!(world.uncover().kept, Vec::<Held>::new());
     let dir = |n| world.work().join(world.dir(n).expect("shown"));
     let there = |n, file: &str| dir(n).join(file).exists();
     assert!(!there(A, "notes.md") && !there(A, "sub") && !there(D, "events.json"));
@@ -300,7 +301,7 @@ fn files_of_ones_own_are_copied_out() {
     fs::create_dir(store.join("more")).expect("made");
     fs::write(store.join("more/new.md"), "new\n").expect("written");
     fs::remove_file(store_dir(&writer, A).join("notes.md")).expect("removed");
-    assert_eq!(world.uncover().kept, Vec::<String>::new());
+    assert_eq!(world.uncover().kept, Vec::<Held>::new());
     let e = world.work().join(world.dir(E).expect("shown"));
     let read = |path: &Path| fs::read_to_string(path).expect("read");
     assert_eq!(read(&e.join("draft.md")), "through the mount\n");
@@ -333,7 +334,7 @@ fn files_of_ones_own_follow_to_other_names_and_kinds() {
     fs::remove_file(store.join("turns")).expect("removed");
     fs::create_dir(store.join("turns")).expect("made");
     fs::write(store.join("turns/inside"), "inside\n").expect("written");
-    assert_eq!(world.uncover().kept, Vec::<String>::new());
+    assert_eq!(world.uncover().kept, Vec::<Held>::new());
     let listed = |dir: &Path| {
         let names = fs::read_dir(dir).expect("listed").map(|entry| entry.expect("read").file_name());
         let mut names: Vec<_> = names.filter(|name| !name.to_string_lossy().ends_with("json")).collect();

@@ -48,6 +48,8 @@ mod presence;
 mod races;
 // A store as the real tool leaves it.
 mod real_store;
+// Conversations that left the store.
+mod removed;
 // A new title or parent beneath a mount, without a look at everything.
 mod reshape;
 // Which conversation a terminal is on.
@@ -62,3 +64,5 @@ mod toggles;
 mod vfs;
 // Worktrees and clones come and go; conversations stay.
 mod worktree;
+// Whose state a worktree's is.
+mod worktree_identity;

@@ -15,6 +15,8 @@ mod conformance;
 mod crash;
 // Programs that save in ways of their own.
 mod editors;
+// What is said at the beginning and at the end.
+mod ended;
 // The real git on the tree.
 mod git;
 // The helper of mount(8).
@@ -27,6 +29,10 @@ mod locks;
 mod programs;
 // Nothing is lost.
 mod promises;
+// The store is where others change it unheard.
+mod remote;
+// What was hidden is made again.
+mod restored;
 // What is refused, and what names mean.
 mod rules;
 // Very many processes at once.

@@ -55,6 +55,9 @@ impl Disk for Eventful {
     fn allowed(&self) -> &AllowedDirs {
         self.real.allowed()
     }
+    fn filesystem(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.real.filesystem(path)
+    }
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         self.real.stat(path)
     }

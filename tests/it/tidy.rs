@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 20] = [
+const PURE: [&str; 21] = [
     "clean",
     "document",
     "events",
@@ -26,6 +26,7 @@ const PURE: [&str; 20] = [
     "plan",
     "presence",
     "reconcile",
+    "removed",
     "time",
     "transcript",
     "tree",

@@ -190,6 +190,10 @@ impl Disk for FaultDisk {
         self.call("stat", path, false, || self.real.stat(path))
     }
 
+    fn filesystem(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.call("filesystem", path, false, || self.real.filesystem(path))
+    }
+
     fn read(&self, path: &Path) -> io::Result<Contents> {
         self.call("read", path, false, || self.real.read(path))
     }

@@ -232,6 +232,7 @@ fn advice(what: &What) -> String {
         What::Cycle { .. } => "`jp c mv ID --root` breaks the circle for good".to_owned(),
         What::Mirror { .. } => "the next change of a parent keeps it aside and begins a new one".to_owned(),
         What::UnmergedSilo => "`jp migrate` merges it now".to_owned(),
+        What::Lost { .. } => "do one of the two; nothing else touches the copy, and `jp mount` takes it in".to_owned(),
         What::Held { .. } => {
             "join it as named, or remove the directory; until then the store's copy is used".to_owned()
         }

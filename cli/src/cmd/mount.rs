@@ -23,7 +23,7 @@ use crate::{mountinfo, ui};
 /// The project's `.jp/conversations` becomes a window on the store: nested by parent, always current, and a save is in the
 /// store when it returns. What only the workspace has is imported first. The command returns once the tree can be
 /// listed, and leaves a process behind that serves it; `jp unmount` ends it, and the real files follow. Mounting twice
-/// says so and succeeds. What a process that died left mounted is cleared away first. On stdout is the mount point.
+/// says so and succeeds; with other options it is refused. What a process that died left mounted is cleared away first. On stdout is the mount point.
 ///
 /// Where nothing can be mounted, or with --mirror, the real files in `.jp/conversations` are kept in step with the store
 /// instead, both ways, by watching both sides. All else is the same.
@@ -91,7 +91,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let store = two_roots(ctx.store()?)?;
     let kind = args.kind(ctx, &store)?;
     let point = point(ctx, &store, args.point.as_deref())?;
-    if let Some(record) = make_way(ctx, &store, &point, kind)? {
+    if let Some(record) = make_way(ctx, &store, &point, kind, &args.names())? {
         return tell(ctx, &Ready::Already(record));
     }
     check_mount_point(store.layout(), &point)?;
@@ -159,6 +159,11 @@ impl Args {
             compat_open: self.compat_open,
             poll: self.poll,
         };
+        Job { store, point, kind, options, names: self.names() }
+    }
+
+    /// The options that were given, by name.
+    fn names(&self) -> Vec<String> {
         let names = [
             (self.read_only, "read-only"),
             (self.all, "all"),
@@ -168,8 +173,7 @@ impl Args {
             (self.compat_open, "compat-open"),
             (self.poll, "poll"),
         ];
-        let names = names.into_iter().filter(|(chosen, _)| *chosen).map(|(_, name)| name.to_owned()).collect();
-        Job { store, point, kind, options, names }
+        names.into_iter().filter(|(chosen, _)| *chosen).map(|(_, name)| name.to_owned()).collect()
     }
 }
 
@@ -200,7 +204,7 @@ pub(crate) fn point(ctx: &Ctx<'_>, store: &Store, typed: Option<&Path>) -> Resul
 }
 
 /// Clears a dead mount away. Gives the live one, if there is one already.
-fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path, kind: Kind) -> Result<Option<Record>> {
+fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path, kind: Kind, options: &[String]) -> Result<Option<Record>> {
     let known = StateDir::of(store.layout()).known();
     if let Some(known) = known.as_ref().filter(|known| known.record.point != point && known.alive()) {
         return Err(Error::no(format!("this worktree is mounted at {} already", known.record.point.display()))
@@ -215,7 +219,7 @@ fn make_way(ctx: &Ctx<'_>, store: &Store, point: &Path, kind: Kind) -> Result<Op
             Ok(None)
         }
         (Standing::Live, Some(Known { record, .. })) if record.point == point => {
-            record.check_kind(kind)?;
+            record.check_same(kind, options)?;
             Ok(Some(record))
         }
         (Standing::Live, _) => {
@@ -242,6 +246,9 @@ fn tell(ctx: &Ctx<'_>, ready: &Ready) -> Result<Exit> {
         Ready::Mounted(record, brought) => {
             if brought.imported > 0 {
                 ctx.ui.note(&format!("Imported {} from the workspace.", count(brought.imported, "conversation")));
+            }
+            for returned in &brought.returned {
+                ctx.ui.warn(&ui::clean(returned));
             }
             for left in &brought.refused {
                 ctx.ui.warn(&format!("not imported: {}", ui::clean(left)));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jp_store::layout::CONVERSATIONS;
+use jp_store::plan::HeldKind;
 use serde::Serialize;
 
 use crate::control::{self, Request};
@@ -12,6 +13,7 @@ use crate::error::{Error, Exit, Kind, Result};
 use crate::mountinfo;
 use crate::mounts::{self, Known, Standing, StateDir};
 use crate::process::{self, Occupant};
+use crate::steps::Left;
 use crate::ui::clean;
 
 /// How long whoever is in a mount is waited for when nobody watches.
@@ -27,7 +29,8 @@ const RETRY: Duration = Duration::from_millis(500);
 ///
 /// Returns once the process behind the mount has ended and the real files are what the mount showed last. While
 /// somebody is in the mount it names them and waits: at a terminal until Ctrl-C, else ten seconds. What a process that
-/// died left mounted is cleared away. The exit code is 1 when nothing is mounted or somebody does not leave. A mirror
+/// died left mounted is cleared away. The exit code is 1 when nothing is mounted or somebody does not leave. Real files that
+/// could not follow are named, and the exit code is 3 if another process holds their conversation, else 1. A mirror
 /// ends the same way, once the real files and the store are in step; nobody is ever in its way.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -62,6 +65,8 @@ struct Unmounted {
     point: String,
     /// How: `"unmounted"`, `"detached"` while somebody is in it, `"cleared"` when it was dead.
     how: &'static str,
+    /// What of the real files did not follow, and why.
+    left: Vec<Left>,
 }
 
 pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
@@ -75,7 +80,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         match end(ctx, target, &args) {
             Ok(how) => {
                 ctx.ui.note(&format!("{} {}.", clean(&target.point.to_string_lossy()), sentence(how)));
-                done.push(Unmounted { point: target.point.display().to_string(), how });
+                let left = target.known.as_ref().map_or_else(Vec::new, |known| known.state.take_left(&known.record));
+                worst = Exit(worst.0.max(tell_left(ctx, &left).0));
+                done.push(Unmounted { point: target.point.display().to_string(), how, left });
             }
             Err(error) if targets.len() == 1 => return Err(error),
             Err(error) => worst = Exit(worst.0.max(ctx.ui.fail(&error).0)),
@@ -85,6 +92,22 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         ctx.ui.object(&done)?;
     }
     Ok(worst)
+}
+
+/// Names what did not follow, and says which exit code that is.
+fn tell_left(ctx: &Ctx<'_>, left: &[Left]) -> Exit {
+    if left.is_empty() {
+        return Exit::DONE;
+    }
+    for one in left {
+        ctx.ui.warn(&format!("the real files did not follow: {}", clean(&one.reason)));
+    }
+    if left.iter().any(|one| one.kind == HeldKind::Busy) {
+        ctx.ui.note("hint: `jp lock ls` shows who holds what; `jp export` lets the files follow once it is free");
+        return Kind::Locked.exit();
+    }
+    ctx.ui.note("hint: the store has what the mount showed; mend what is named, then `jp export`");
+    Exit::NO
 }
 
 fn sentence(how: &str) -> &'static str {

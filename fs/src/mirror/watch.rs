@@ -17,7 +17,8 @@ use jp_store::scratch::is_scratch;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 use crate::bell::CHANGES;
-use crate::watch::is_gone;
+use crate::remote;
+use crate::watch::{ASKED_TO_POLL, is_gone};
 
 /// What counts among the store's books. This worktree's own are written by every reconcile, and whoever else writes them
 /// asks for one.
@@ -62,6 +63,8 @@ pub(super) struct Watch {
     on: HashMap<WatchDescriptor, On>,
     layout: Layout,
     allowed: AllowedDirs,
+    /// Why nothing is watched, if nothing is.
+    polled: Option<String>,
 }
 
 impl Watch {
@@ -69,9 +72,19 @@ impl Watch {
     /// is said.
     pub(super) fn begin(layout: &Layout, allowed: &AllowedDirs, polling: bool) -> Self {
         let (layout, allowed) = (layout.clone(), allowed.clone());
-        let mut watch = Self { inotify: None, on: HashMap::new(), layout, allowed };
-        if !polling && let Err(error) = watch.add_all() {
-            watch.give_up(&error);
+        let polled = if polling {
+            Some(ASKED_TO_POLL.to_owned())
+        } else {
+            remote::reason(&allowed, [&*layout.store.dir, &*layout.storage])
+        };
+        let mut watch = Self { inotify: None, on: HashMap::new(), layout, allowed, polled };
+        match &watch.polled {
+            Some(why) => tracing::info!("both sides are looked at once a second: {why}"),
+            None => {
+                if let Err(error) = watch.add_all() {
+                    watch.give_up(&error);
+                }
+            }
         }
         watch
     }
@@ -79,6 +92,11 @@ impl Watch {
     /// Whether changes are noticed when they happen.
     pub(super) fn is_watching(&self) -> bool {
         self.inotify.is_some()
+    }
+
+    /// Why both sides are polled, if they are.
+    pub(super) fn why_polled(&self) -> Option<String> {
+        self.polled.clone()
     }
 
     /// Has something to read when something has happened.
@@ -108,6 +126,7 @@ impl Watch {
         tracing::warn!(%error, "not everything can be watched, so both sides are looked at once a second");
         self.inotify = None;
         self.on.clear();
+        self.polled = Some(format!("not everything can be watched: {error}"));
     }
 
     fn sort(&mut self, event: InotifyEvent, noticed: &mut Noticed) -> io::Result<()> {

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::is_missing;
+use crate::identity::filesystem_id;
 use crate::modes::Access;
 
 /// `lstat`.
@@ -84,6 +85,12 @@ pub fn open_dir(path: &Path) -> io::Result<File> {
 /// Asks the filesystem at a path something that the kernel cannot answer from memory.
 pub fn ask(path: &Path) -> io::Result<()> {
     Ok(nix::sys::statvfs::statvfs(path).map(drop)?)
+}
+
+/// The id of the filesystem of a path that has this metadata; `None` if it has none that outlives a reboot.
+pub fn filesystem(path: &Path, meta: &Metadata) -> io::Result<Option<u64>> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(filesystem_id(nix::sys::statvfs::statvfs(path)?.filesystem_id(), meta.dev()))
 }
 
 /// Makes one directory with these permission bits, narrowed by the umask.

@@ -23,6 +23,7 @@ use crate::problem::{Problem, What};
 use crate::recall::{Recall, Source};
 use crate::reconcile::{Base, ManagedFile, Root};
 use crate::scan::{Depth, Place, Scan};
+use crate::sighting::is_trashed;
 
 /// How often to look again when directories move under our eyes.
 const PATIENCE: usize = 5;
@@ -154,6 +155,22 @@ impl Snapshot {
         let there = |found: &Conversation| found.store.is_some() || found.work.is_some();
         self.conversations = placed.into_iter().filter(|found| there(found)).map(|found| (found.id, found)).collect();
         self.heed_moves(layout);
+        self.note_lost(disk, layout)
+    }
+
+    /// Copies whose conversation the store had and was not told to remove.
+    fn note_lost(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<()> {
+        let mut lost = Vec::new();
+        for found in self.all().filter(|found| found.store.is_none() && self.base(found.id).is_some()) {
+            if !self.is_removed(disk, layout, found.id)? && !is_trashed(disk, layout, found.id)? {
+                lost.push(Problem {
+                    id: Some(found.id),
+                    path: found.path().to_owned(),
+                    what: What::Lost { id: found.id },
+                });
+            }
+        }
+        self.problems.extend(lost);
         Ok(())
     }
 

@@ -42,6 +42,7 @@ impl Writer {
             self.check_guard(guard)?;
             let dir = layout.store.conversations().join(id.dirname(meta.title()));
             move_dir(self.store.disk(), from, &dir, layout.store_access())?;
+            self.forget_removal(id)?;
             dir
         };
         if layout.work.is_some() {

@@ -21,7 +21,7 @@ use crate::own::{digest, is_exported};
 use crate::parallel;
 use crate::plan::{Deed, Held, HeldKind, Nesting, Step};
 use crate::presence::{Projection, StoragePresence};
-use crate::reconcile::{Base, Digest, FileBase, ManagedFile, Stamp, TICK, Unit};
+use crate::reconcile::{Base, Digest, FileBase, ManagedFile, Stamp, Unit, is_settled};
 use crate::scan::Place;
 
 /// How many are prepared between two looks at whether to go on.
@@ -98,7 +98,7 @@ impl Operation<'_> {
         self.check_reach(&target)?;
         let mut files = Vec::new();
         let (mut base, mut left, mut read) = (Base::default(), Left::default(), [None; 3]);
-        let steady = |stamp: Stamp| (stamp.mtime < started.saturating_sub(TICK)).then_some(stamp);
+        let steady = |stamp: Stamp| is_settled(stamp.mtime, started).then_some(stamp);
         for unit in Unit::ALL {
             let Some(bytes) = UnitBytes::read(disk, store, unit)? else { continue };
             for &file in unit.files() {
@@ -111,7 +111,7 @@ impl Operation<'_> {
             }
         }
         let named = disk.stat(store).context("look at", store)?.mtime;
-        left.named[0] = (named < started.saturating_sub(TICK)).then_some(named);
+        left.named[0] = is_settled(named, started).then_some(named);
         let mut own = unmanaged(disk, store)?;
         own.retain(|path| is_exported(path) && !self.is_hidden(id, path));
         let has_own = !own.is_empty();
@@ -243,7 +243,7 @@ impl Operation<'_> {
         left.at = self.store().layout.work.as_ref().and_then(|root| root.at(&work));
         left.named[1] = self.store().disk().stat(&work).ok().map(|stat| stat.mtime);
         // A name that somebody added since it appeared is not vouched for.
-        left.named[1] = left.named[1].filter(|&named| named < taken.saturating_sub(TICK));
+        left.named[1] = left.named[1].filter(|&named| is_settled(named, taken));
         self.remember(id, Projection::Projected, Some(Base { taken, ..base }));
         self.ledger_mut().entry(id).first_seen = None;
         *self.left_mut(id) = left;

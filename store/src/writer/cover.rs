@@ -11,9 +11,10 @@ use crate::layout::managed;
 use crate::lock::{Guard, Wait, make_room_for_files};
 use crate::observe::{Flaw, UnitBytes};
 use crate::parallel;
+use crate::plan::{LOST, OUTLIVED};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Unit};
-use crate::sighting::is_known;
+use crate::sighting::{Roots, Sighting, is_known};
 use crate::snapshot::Snapshot;
 
 /// What covering the real files brought to light.
@@ -23,6 +24,8 @@ pub struct Covered {
     pub imported: Vec<ConversationId>,
     /// What is only in the real files and stays there, and why.
     pub refused: Vec<String>,
+    /// Those of the imported that the store had before, and why they are in it again.
+    pub returned: Vec<String>,
 }
 
 impl Writer {
@@ -48,6 +51,9 @@ impl Writer {
                 self.cover_some(some, &mut covered)?;
             }
             op = self.begin()?;
+            if let Err(error) = op.drop_leftovers() {
+                covered.refused.push(whole(&error));
+            }
         }
         for (id, held) in op.snapshot().held_copies() {
             let told = held.dirs.iter().map(|dir| format!("{}: {}", dir.display(), held.cause.describe(id)));
@@ -78,9 +84,21 @@ impl Writer {
         }
         let mut op = self.begin()?;
         for guard in &guards {
-            let new = op.snapshot().get(guard.id()).is_some_and(|found| found.store.is_none());
+            let id = guard.id();
+            let new = op.snapshot().get(id).is_some_and(|found| found.store.is_none());
+            let returned = match op.roots_without_store(id) {
+                // It was removed for good: the copy goes, or stays for what lies in it.
+                Ok(Some(Roots::Leftover | Roots::Inhabited)) => continue,
+                Ok(Some(Roots::Outlived)) => Some(OUTLIVED),
+                Ok(Some(Roots::Lost)) => Some(LOST),
+                // What cannot be looked at is told of below.
+                Ok(_) | Err(_) => None,
+            };
             match op.bring_home(guard, covered) {
-                Ok(()) if new => covered.imported.push(guard.id()),
+                Ok(()) if new => {
+                    covered.imported.push(id);
+                    covered.returned.extend(returned.map(|why| returns(id, why)));
+                }
                 Ok(()) => {}
                 Err(error) => covered.refused.push(whole(&error)),
             }
@@ -90,6 +108,13 @@ impl Writer {
 }
 
 impl Operation<'_> {
+    /// What a copy is whose conversation is not in the store; `None` if that is.
+    pub(super) fn roots_without_store(&self, id: ConversationId) -> Result<Option<Roots>> {
+        let Some(found) = self.snapshot().get(id).filter(|found| found.store.is_none()) else { return Ok(None) };
+        let sighting = Sighting::of(self.store().disk(), &self.store().layout, self.snapshot(), found)?;
+        Ok(Some(sighting.roots))
+    }
+
     fn bring_home(&mut self, guard: &Guard, covered: &mut Covered) -> Result<()> {
         self.settle(guard)?;
         for unit in Unit::ALL {
@@ -124,6 +149,13 @@ impl Operation<'_> {
             self.remember(id, intent, base);
         }
     }
+}
+
+/// What is said of a conversation that is in the store again.
+fn returns(id: ConversationId, why: &str) -> String {
+    format!(
+        "the store did not have {id} any more, but {why}: it is in the store again; `jp c rm {id}` removes it for good"
+    )
 }
 
 /// An error with its causes, in one line.

@@ -107,6 +107,7 @@ impl Writer {
             | What::Cycle { .. }
             | What::Mirror { .. }
             | What::UnmergedSilo
+            | What::Lost { .. }
             | What::Held { .. } => Ok(None),
         }
     }

@@ -12,8 +12,11 @@ use crate::id::ConversationId;
 use crate::layout::{ARCHIVE, CONVERSATIONS, ManagedDir, Partition, StoreRoot, TRASH};
 use crate::lock::{Guard, LockDir, Wait, make_room_for_files};
 use crate::modes::Access;
+use crate::observe::read_file;
 use crate::presence::StoragePresence;
+use crate::removed;
 use crate::session::Mapping;
+use crate::sighting::Roots;
 
 /// What a migration did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +88,10 @@ impl Writer {
         let mut op = self.begin()?;
         let mut imported = Vec::new();
         for guard in &guards {
+            if matches!(op.roots_without_store(guard.id())?, Some(Roots::Leftover | Roots::Inhabited)) {
+                // It was removed for good, and its copy goes with the next export.
+                continue;
+            }
             if or_refused(op.settle(guard).and_then(|()| op.project(guard)))? {
                 imported.push(guard.id());
             }
@@ -225,7 +232,7 @@ impl Writer {
         for entry in entries {
             let (source, target) = (from.join(&entry.name), to.join(&entry.name));
             let read = |path: &Path| {
-                let contents = crate::observe::read_file(disk, path)?;
+                let contents = read_file(disk, path)?;
                 Ok::<_, Error>(contents.and_then(|contents| Mapping::parse(path, &contents.bytes).ok()))
             };
             if entry.kind == Kind::File
@@ -267,6 +274,7 @@ impl Writer {
         let locks = LockDir::new(self.store.around.disk.clone(), sibling.locks(), None, sibling.borrowed());
         locks.clear_orphans()?;
         self.merge_last_id(sibling)?;
+        self.merge_removed(sibling)?;
         let passing = ["tmp", "borrowed", "tree.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
         for name in passing {
             let path = sibling.vfs().join(name);
@@ -284,6 +292,14 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// What was removed from either silo was removed from the store.
+    fn merge_removed(&self, sibling: &StoreRoot) -> Result<()> {
+        let (disk, file) = (self.store.disk(), sibling.removed());
+        let Some(contents) = read_file(disk, &file)? else { return Ok(()) };
+        self.append_removed(&removed::lines(&removed::parse(&contents.bytes)))?;
+        disk.remove_file(&file).context("remove", &file)
     }
 
     /// Moves something to where nothing is; what is taken already and differs is kept under `conflicts/`.

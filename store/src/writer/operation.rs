@@ -117,6 +117,9 @@ impl Writer {
         for (id, seen) in op.snapshot.take_first_seen() {
             op.snapshot.ledger.entry(id).first_seen = Some(seen);
         }
+        if structural {
+            op.forget_vain_removals()?;
+        }
         Ok(op)
     }
 }
@@ -174,7 +177,7 @@ impl Operation<'_> {
 
     /// Hides no single file of a conversation any more.
     pub(super) fn show_files(&mut self, id: ConversationId) {
-        self.snapshot.ledger.entry(id).hidden.clear();
+        self.snapshot.ledger.entry(id).show(|_| true);
     }
 
     /// Hides one of its files.
@@ -184,7 +187,7 @@ impl Operation<'_> {
 
     /// Hides one of its files no more.
     pub(super) fn show_file(&mut self, id: ConversationId, file: &str) {
-        self.snapshot.ledger.entry(id).hidden.remove(file);
+        self.snapshot.ledger.entry(id).show(|hidden| hidden == file);
     }
 
     /// Forgets a conversation that is gone. Beneath a mount its real files are still there, to be withdrawn later.
@@ -195,6 +198,16 @@ impl Operation<'_> {
         } else {
             self.snapshot.ledger.forget(id);
         }
+    }
+
+    /// Takes a conversation for one that was not removed.
+    pub(super) fn forget_removal_in_snapshot(&mut self, id: ConversationId) -> Result<()> {
+        self.snapshot.forget_removal(&*self.writer.store.around.disk, &self.writer.store.layout, id)
+    }
+
+    /// Takes conversations for removed.
+    pub(super) fn remember_removal_in_snapshot(&mut self, ids: &[ConversationId]) -> Result<()> {
+        self.snapshot.remember_removal(&*self.writer.store.around.disk, &self.writer.store.layout, ids)
     }
 
     /// Changes the snapshot's idea of one conversation, and of the tree with it.

@@ -7,7 +7,7 @@ use super::operation::Operation;
 use crate::conversation::Conversation;
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, entries, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree};
+use crate::files::{NewFile, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
@@ -18,6 +18,7 @@ use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
 use crate::scan::Place;
+use crate::sighting::is_trashed;
 
 /// Every system takes paths of this length.
 const SHORT: usize = 1_000;
@@ -153,6 +154,11 @@ impl Operation<'_> {
     /// Moves copies to where they belong, and drops those of what is gone from the store.
     pub(super) fn put_in_place(&mut self) -> Result<()> {
         self.rearrange()?;
+        self.drop_leftovers()
+    }
+
+    /// Drops the copies of what was removed for good, where nothing in them is their own.
+    pub(super) fn drop_leftovers(&mut self) -> Result<()> {
         let external = |found: &&Conversation| found.presence == StoragePresence::WorkspaceOnly;
         let depth = |found: &Conversation| found.dirs().work.map_or(0, |dir| dir.components().count());
         let mut leftovers: Vec<_> =
@@ -413,7 +419,8 @@ impl Operation<'_> {
         let Some(work) = conversation.work.clone() else {
             return Ok(());
         };
-        if self.snapshot().is_store_lost(disk, &self.store().layout)? {
+        // A copy of what was not removed may be the last there is.
+        if !self.is_removed(id)? {
             return Ok(());
         }
         for unit in Unit::ALL {
@@ -427,10 +434,8 @@ impl Operation<'_> {
         if exists(disk, &children)? || has_scratch(disk, &work.dir)? || !has_nothing_new(disk, &work.dir, entry)? {
             return Ok(());
         }
-        // Of several copies one may differ. And what went to the trash was not removed: this may be its last good copy.
-        let trash = entries(disk, &self.store().layout.store.trash())?;
-        let trashed = trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(id));
-        if trashed || self.snapshot().places(Root::Work, id).count() > 1 {
+        // Of several copies one may differ.
+        if is_trashed(disk, &self.store().layout, id)? || self.snapshot().places(Root::Work, id).count() > 1 {
             return Ok(());
         }
         // Whoever holds it is about to say that it matters.

@@ -96,15 +96,17 @@ impl Writer {
     }
 
     /// Records that the held copies an import names are to be joined. From here on they are copies as others are, seen in a
-    /// worktree that the store did not know.
+    /// worktree that the store did not know. What was removed for good and is named comes back.
     fn join_held(&self, wanted: &Wanted) -> Result<()> {
         if wanted.only.is_none() || wanted.direction != Direction::In {
             return Ok(());
         }
         let mut op = self.begin_for_files()?;
         let joined = wanted.joined_of(op.snapshot());
-        if joined.is_empty() {
-            return Ok(());
+        for id in wanted.only.iter().flatten() {
+            if op.snapshot().get(*id).is_some_and(|found| found.store.is_none()) {
+                op.forget_removal(*id)?;
+            }
         }
         joined.into_iter().for_each(|id| op.ledger_mut().join(id));
         op.finish()
@@ -178,7 +180,13 @@ impl Writer {
         let left: BTreeSet<_> = self.store.look(wanted)?.plan.steps.into_iter().map(|step| step.id).collect();
         done.steps = plan.steps.into_iter().filter(|step| !left.contains(&step.id)).collect();
         done.held = plan.held;
-        done.busy = kept.into_iter().map(|reason| Held { id: None, kind: HeldKind::Busy, reason }).collect();
+        for held in kept {
+            match held.kind {
+                HeldKind::Busy => done.busy.push(held),
+                _ if done.held.contains(&held) => {}
+                _ => done.held.push(held),
+            }
+        }
         Ok(done)
     }
 
@@ -275,7 +283,7 @@ impl Operation<'_> {
         }
         match sighting.roots {
             Roots::Leftover | Roots::Inhabited => self.drop_leftover(id)?,
-            Roots::Both | Roots::Store | Roots::Removed | Roots::Work => {
+            Roots::Both | Roots::Store | Roots::Removed | Roots::Work | Roots::Outlived | Roots::Lost => {
                 self.drop_hidden(id)?;
                 self.settle(guard)?;
                 self.name_parent(guard)?;

@@ -11,7 +11,9 @@ use crate::files::{exists, make_dirs};
 use crate::id::ConversationId;
 use crate::lock::Wait;
 use crate::meta::Parent;
+use crate::observe::read_file;
 use crate::reconcile::Root;
+use crate::removed;
 use crate::scan::Place;
 use crate::snapshot::Snapshot;
 
@@ -39,6 +41,23 @@ impl Writer {
         op.tidy_work()?;
         op.finish()?;
         Ok(doomed)
+    }
+}
+
+impl Writer {
+    /// Ends the record of a removal, if there is one: the conversation is in the store again.
+    pub(super) fn forget_removal(&self, id: ConversationId) -> Result<()> {
+        let path = self.store.layout.store.removed();
+        let contents = read_file(self.store.disk(), &path)?;
+        if contents.is_some_and(|contents| removed::parse(&contents.bytes).contains(&id)) {
+            self.append_removed(&removed::back(id))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn append_removed(&self, lines: &[u8]) -> Result<()> {
+        let path = self.store.layout.store.removed();
+        self.store.disk().append(&path, lines).context("append to", &path)
     }
 }
 
@@ -81,6 +100,7 @@ impl Operation<'_> {
         }
         self.check_nothing_held_inside(ids.iter().copied())?;
         self.evacuate(guards, &ids.iter().copied().collect())?;
+        self.note_removed(ids)?;
         ids.iter().try_for_each(|&id| self.destroy(id))
     }
 
@@ -156,16 +176,36 @@ impl Operation<'_> {
         }
     }
 
-    /// Lets other worktrees tell what was removed from what was lost.
-    fn note_removed(&self, id: ConversationId) -> Result<()> {
+    /// Lets other worktrees tell what was removed from what was lost. It is on disk when this returns.
+    fn note_removed(&mut self, ids: &[ConversationId]) -> Result<()> {
         let (disk, root) = (self.store().disk(), &self.store().layout.store);
         make_dirs(disk, &root.vfs(), self.store().layout.store_access())?;
-        let line = format!("{}\n", id.deciseconds());
-        disk.append(&root.removed(), line.as_bytes()).context("append to", &root.removed())
+        self.writer.append_removed(&removed::lines(ids))?;
+        disk.sync_file(&root.removed()).context("bring to disk", &root.removed())?;
+        self.remember_removal_in_snapshot(ids)
+    }
+
+    /// Ends the record of a removal, if there is one: the conversation is in the store again, or about to be.
+    pub(super) fn forget_removal(&mut self, id: ConversationId) -> Result<()> {
+        if self.is_removed(id)? {
+            self.writer.append_removed(&removed::back(id))?;
+            self.forget_removal_in_snapshot(id)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a conversation was removed for good.
+    pub(super) fn is_removed(&self, id: ConversationId) -> Result<bool> {
+        self.snapshot().is_removed(self.store().disk(), &self.store().layout, id)
+    }
+
+    /// Ends the records of removals that were cut short: what the store still has was not removed.
+    pub(super) fn forget_vain_removals(&mut self) -> Result<()> {
+        let in_vain = self.snapshot().removed_in_vain(self.store().disk(), &self.store().layout)?;
+        in_vain.into_iter().try_for_each(|id| self.forget_removal(id))
     }
 
     fn destroy(&mut self, id: ConversationId) -> Result<()> {
-        self.note_removed(id)?;
         self.withdraw(id)?;
         let dirs: Vec<_> = self.snapshot().places(Root::Store, id).map(|place| place.dir.clone()).collect();
         for dir in dirs {

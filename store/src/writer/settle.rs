@@ -280,6 +280,7 @@ impl Operation<'_> {
             make_dirs(self.store().disk(), parent, self.store().layout.store_access())?;
         }
         self.writer.scratch().place(&target, &files)?;
+        self.forget_removal(id)?;
         self.update(id, |conversation| {
             conversation.presence = StoragePresence::Projected;
             conversation.store = Some(Place { dir: target, name: name.into(), partition, beneath: None });

@@ -14,11 +14,11 @@ use crate::id::ConversationId;
 use crate::layout::children_dir;
 use crate::lock::{Guard, Wait, make_room_for_files};
 use crate::observe::unmanaged;
-use crate::plan::{Direction, Wanted};
+use crate::plan::{Direction, Held, HeldKind, LOST, Wanted, lost};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Root, Unit};
 use crate::scratch::is_scratch;
-use crate::sighting::Looked;
+use crate::sighting::{Looked, Roots, is_trashed};
 use crate::snapshot::{Sight, Snapshot};
 
 /// What became of the real files.
@@ -29,7 +29,13 @@ pub struct Uncovered {
     /// How many copies went.
     pub withdrawn: usize,
     /// What did not follow, and why.
-    pub kept: Vec<String>,
+    pub kept: Vec<Held>,
+}
+
+impl Uncovered {
+    fn keep(&mut self, id: Option<ConversationId>, error: &Error) {
+        self.kept.push(Held { id, kind: HeldKind::of_error(error), reason: whole(error) });
+    }
 }
 
 impl Writer {
@@ -82,6 +88,9 @@ impl Writer {
         wait: &Wait<'_>,
     ) -> Result<Uncovered> {
         let mut done = Uncovered::default();
+        // A copy that is not joined has nothing to follow; what is named as such is named elsewhere.
+        let stays = |held: &&Held| held.kind != HeldKind::Unjoined && held.id.is_none_or(wanted);
+        done.kept.extend(looked.plan.held.iter().filter(stays).cloned());
         let follows = |id: &ConversationId| wanted(*id) && snapshot.is_visible(*id);
         let behind: Vec<_> = looked.todo.iter().copied().filter(follows).collect();
         let copies: Vec<_> = looked.copies.iter().copied().filter(follows).collect();
@@ -92,7 +101,7 @@ impl Writer {
             let mut told = Reconciled::default();
             self.copy_all(&copies, wait, &mut |_| true, &mut told)?;
             done.written += told.steps.len();
-            done.kept.extend(told.held.into_iter().chain(told.busy).map(|held| held.reason));
+            done.kept.extend(told.held.into_iter().chain(told.busy));
         }
         self.stamp_again(&looked.unsure)?;
         if !behind.is_empty() || !copies.is_empty() {
@@ -118,7 +127,7 @@ impl Writer {
         for guard in ids.iter().filter_map(|id| guards.get(id)) {
             match op.follow(guard) {
                 Ok(()) => done.written += 1,
-                Err(error) => done.kept.push(whole(&error)),
+                Err(error) => done.keep(Some(guard.id()), &error),
             }
         }
         op.finish()
@@ -133,8 +142,10 @@ impl Writer {
         for guard in ids.iter().filter_map(|id| guards.get(id)) {
             match op.make_safe(guard) {
                 Ok(Safe::Yes) => safe.push(guard.id()),
-                Ok(Safe::No(reason)) => done.kept.push(reason),
-                Err(error) => done.kept.push(whole(&error)),
+                Ok(Safe::No(reason)) => {
+                    done.kept.push(Held { id: Some(guard.id()), kind: HeldKind::Lost, reason });
+                }
+                Err(error) => done.keep(Some(guard.id()), &error),
             }
         }
         for &id in &safe {
@@ -148,8 +159,11 @@ impl Writer {
         for id in safe {
             match op.withdraw_safe(id, &seen) {
                 Ok(true) => done.withdrawn += 1,
-                Ok(false) => done.kept.push(format!("the copy of {id}: others lie in it that could not be moved out")),
-                Err(error) => done.kept.push(whole(&error)),
+                Ok(false) => {
+                    let reason = format!("the copy of {id}: others lie in it that could not be moved out");
+                    done.kept.push(Held { id: Some(id), kind: HeldKind::Blocked, reason });
+                }
+                Err(error) => done.keep(Some(id), &error),
             }
         }
         op.finish()
@@ -163,7 +177,7 @@ impl Writer {
                 Ok(guard) => {
                     guards.insert(id, guard);
                 }
-                Err(error) => done.kept.push(whole(&error)),
+                Err(error) => done.keep(Some(id), &error),
             }
         }
         guards
@@ -180,12 +194,16 @@ impl Operation<'_> {
     /// Puts away what lies about, or says why it stays.
     fn tidy_into(&mut self, done: &mut Uncovered) {
         if let Err(error) = self.tidy_work() {
-            done.kept.push(whole(&error));
+            done.keep(None, &error);
         }
     }
 
     fn follow(&mut self, guard: &Guard) -> Result<()> {
         self.check_sight(guard.id())?;
+        if matches!(self.roots_without_store(guard.id())?, Some(Roots::Leftover | Roots::Inhabited)) {
+            // It was removed for good, and goes when the worktree is put in order.
+            return Ok(());
+        }
         self.drop_hidden(guard.id())?;
         self.settle(guard)?;
         self.name_parent(guard)?;
@@ -212,17 +230,21 @@ impl Operation<'_> {
         if found.store.is_some() {
             return self.settle_whole(guard).map(|()| Safe::Yes);
         }
-        // It was removed for good. What is not a copy of that stays, and is nobody's secret.
+        // It was removed for good, or lost. What is not a copy of what was removed stays, and is nobody's secret.
         let Some(work) = found.work.as_ref().map(|place| place.dir.clone()) else { return Ok(Safe::Yes) };
         let disk = self.store().disk();
-        let trash = entries(disk, &self.store().layout.store.trash())?;
-        let mut copy = !trash.iter().any(|entry| ConversationId::from_dirname(&entry.name) == Some(id));
+        let mut copy = !is_trashed(disk, &self.store().layout, id)?;
         for unit in Unit::ALL {
             copy &= self.observe(id, unit)?.action == Action::Drop;
         }
         if !copy {
             self.forget(id);
             return Ok(Safe::No(format!("{}: removed from the store, but changed here; it stays", work.display())));
+        }
+        if !self.is_removed(id)? {
+            // It is shown again: as long as it is hidden nobody would hear of it.
+            self.ledger_mut().entry(id).intent = Projection::Projected;
+            return Ok(Safe::No(format!("{}: {}", work.display(), lost(id, LOST))));
         }
         let own = unmanaged(disk, &work)?.into_iter().filter(|path| !path.iter().any(is_scratch));
         self.keep_own(id, Root::Work, gather(disk, &work, own)?)?;

@@ -194,6 +194,7 @@ fn a_mount_begins_in_spite_of_them() {
     let told = m.begin(&[]);
     assert!(says_what_it_is(&told.stderr), "{}", told.told());
     assert!(m.listed(jp_tests::ids::A).is_some());
-    m.end(&[]);
+    let told = m.jp(&["unmount"]).fails_with(1);
+    assert!(says_what_it_is(&told.stderr) && !m.is_mounted(), "{}", told.told());
     assert!(is_still(Odd::Pipe, &dir.join("events.json")));
 }

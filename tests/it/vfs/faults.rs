@@ -62,6 +62,9 @@ impl Disk for Ground {
     fn allowed(&self) -> &AllowedDirs {
         &self.allowed
     }
+    fn filesystem(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.now()?.filesystem(path)
+    }
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         self.now()?.stat(path)
     }

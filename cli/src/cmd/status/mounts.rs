@@ -29,6 +29,8 @@ pub(crate) struct Mount {
     version: Option<String>,
     /// How changes beside the mount are noticed; `None` when it does not say.
     staleness: Option<String>,
+    /// Why it polls, where it does.
+    why_polled: Option<String>,
     shown: Option<usize>,
     arrivals: Vec<Arrival>,
     /// What of the real files is not in the store, and so is not shown.
@@ -96,6 +98,7 @@ impl Mount {
             version: Some(record.version.clone()),
             shown: status.as_ref().map(|status| status.shown),
             staleness: status.as_ref().map(|status| status.staleness.clone()),
+            why_polled: status.as_ref().and_then(|status| status.why_polled.clone()),
             refused: status.as_ref().map(|status| status.refused.clone()).unwrap_or_default(),
             arrivals: status.map(|status| status.arrivals).unwrap_or_default(),
             held,
@@ -118,6 +121,7 @@ impl Mount {
             since: None,
             version: None,
             staleness: None,
+            why_polled: None,
             shown: None,
             arrivals: Vec::new(),
             refused: Vec::new(),
@@ -139,6 +143,7 @@ impl Mount {
             let manner = self.staleness.clone().unwrap_or_else(|| "does not answer".to_owned());
             process.into_iter().chain([manner]).chain(shown).chain(self.options.iter().cloned()).collect()
         };
+        let polled = self.why_polled.iter().map(|why| ("polling", why.clone()));
         let arrivals = self.arrivals.iter().map(|one| ("arriving", format!("{} still needs {}", one.id, one.needs)));
         let refused = self.refused.iter().map(|left| ("covered", format!("not in the store, and not shown: {left}")));
         let held = self.held.iter().map(|left| ("held", left.reason.clone()));
@@ -149,7 +154,14 @@ impl Mount {
             Kind::Mirror => "mirror",
         };
         let mount = (head, format!("{} ({})", self.point, about.join(", ")));
-        std::iter::once(mount).chain(arrivals).chain(refused).chain(held).chain(waiting).chain(failure).collect()
+        std::iter::once(mount)
+            .chain(polled)
+            .chain(arrivals)
+            .chain(refused)
+            .chain(held)
+            .chain(waiting)
+            .chain(failure)
+            .collect()
     }
 }
 

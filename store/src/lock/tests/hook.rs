@@ -43,6 +43,9 @@ impl Disk for Hook {
         self.real.allowed()
     }
 
+    fn filesystem(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.real.filesystem(path)
+    }
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         let stat = self.real.stat(path)?;
         (self.stat)();

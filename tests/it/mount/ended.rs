@@ -1,0 +1,67 @@
+//! What a mount says when it begins a second time and when it ends: the truth, and an exit code that goes with it.
+
+use std::fs;
+
+use jp_tests::{LIMIT, Mounted, TestEnv, User, ids, wait_for};
+
+use super::everyone;
+
+#[test]
+fn real_files_that_do_not_follow_are_named() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.script("JP_LOCK_DURATION=100ms jp mount > /dev/null").ok();
+    m.sh("sed -i 's/Weekend/Later/' \"$D/metadata.json\"; sed -i 's/Third/Fourth/' \"$C/metadata.json\"");
+    let holder = m.start(&format!("exec jp lock run jp-c{} -- cat", ids::D));
+    let lock = m.workspace().silo().join(format!("locks/jp-c{}.lock", ids::D));
+    wait_for("the lock", LIMIT, || fs::read(&lock).is_ok_and(|text| !text.is_empty()));
+    let told = m.jp(&["unmount"]).fails_with(3);
+    assert!(told.stderr.contains(&format!("jp-c{}", ids::D)), "{}", told.told());
+    assert!(!told.stderr.contains(&format!("jp-c{}", ids::C)), "only what is held: {}", told.told());
+    assert!(!m.is_mounted(), "it is unmounted all the same");
+    m.script("cd \"$M\" && grep -q Weekend 17528862001-*/metadata.json && find . -path '*fourth-thoughts/metadata.json' | grep -q .").ok();
+    holder.finish().ok();
+    m.jp(&["export"]).ok();
+    m.script("cd \"$M\" && grep -q Later 17528862001-*/metadata.json").ok();
+    m.begin(&[]);
+    m.end(&[]);
+}
+
+#[test]
+fn several_mounts_end_and_one_of_them_does_not_follow() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.script("JP_LOCK_DURATION=100ms jp mount > /dev/null").ok();
+    m.sh("sed -i 's/Weekend/Later/' \"$D/metadata.json\"");
+    let holder = m.start(&format!("exec jp lock run jp-c{} -- cat", ids::D));
+    let lock = m.workspace().silo().join(format!("locks/jp-c{}.lock", ids::D));
+    wait_for("the lock", LIMIT, || fs::read(&lock).is_ok_and(|text| !text.is_empty()));
+    let told = m.jp(&["unmount", "--all", "--json"]).fails_with(3);
+    let report: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!(report[0]["how"], "unmounted", "{}", told.told());
+    assert_eq!(report[0]["left"][0]["id"], format!("jp-c{}", ids::D), "{}", told.told());
+    assert_eq!(report[0]["left"][0]["kind"], "busy", "{}", told.told());
+    holder.finish().ok();
+}
+
+#[test]
+fn mounted_with_other_options() {
+    everyone(|m| {
+        let pid = m.daemon();
+        for flag in ["--read-only", "--all", "--strict", "--xattrs", "--poll"] {
+            let told = m.mount(&[flag]).fails_with(1);
+            for word in ["already", "jp unmount", flag] {
+                assert!(told.stderr.contains(word), "{word}: {}", told.told());
+            }
+            assert_eq!(m.daemon(), pid);
+        }
+        m.sh("touch \"$D/notes.md\"");
+        m.mount(&[]).ok();
+        m.end(&[]);
+        m.begin(&["--read-only", "--strict"]);
+        let told = m.mount(&[]).fails_with(1);
+        assert!(told.stderr.contains("--read-only") && told.stderr.contains("--strict"), "{}", told.told());
+        m.mount(&["--strict", "--read-only"]).ok();
+        m.mount(&["--strict"]).fails_with(1);
+        let told = m.script("jp mount --foreground").fails_with(1);
+        assert!(told.stderr.contains("--read-only"), "{}", told.told());
+    });
+}

@@ -1,0 +1,70 @@
+//! A store on a filesystem that others change without this kernel hearing of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jp_tests::{LIMIT, Mounted, TestEnv, User, have, ids, wait_for};
+
+/// A directory that is served by another program, gone when dropped.
+struct Served(PathBuf);
+
+impl Served {
+    #[track_caller]
+    fn new(from: &Path, point: &Path) -> Self {
+        let status = Command::new("bindfs").arg(from).arg(point).status();
+        assert!(status.is_ok_and(|status| status.success()), "cannot serve {}", from.display());
+        Self(point.to_owned())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // What this does not manage goes with the machine.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_store_on_fuse_is_polled() {
+    if !have(&["bindfs"]) {
+        return;
+    }
+    for mirror in [false, true] {
+        let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+        let (data, behind) = (m.workspace().env().data(), m.workspace().env().root().join("behind"));
+        fs::rename(&data, &behind).expect("moved");
+        fs::create_dir(&data).expect("made");
+        let _served = Served::new(&behind, &data);
+        if mirror {
+            m.mount(&["--mirror"]).ok();
+        } else {
+            m.begin(&[]);
+        }
+        let mount = &m.status("mounts")[0];
+        assert_eq!(mount["staleness"], "polling");
+        assert!(mount["why_polled"].as_str().is_some_and(|why| why.contains("FUSE")), "{mount}");
+        let told = m.jp(&["status"]);
+        assert!(format!("{}{}", told.stdout, told.stderr).contains("is on FUSE"), "{}", told.told());
+        // Another host changes the store, and no event comes of it here.
+        let dir = format!("workspace/main-otvo8/conversations/{}", "17528862001-weekend-plans");
+        let file = behind.join(dir).join("notes.md");
+        fs::write(&file, "from elsewhere").expect("written");
+        let shown = m.point().join("17528862001-weekend-plans/notes.md");
+        wait_for("the change", LIMIT, || fs::read(&shown).is_ok_and(|bytes| bytes == b"from elsewhere"));
+        assert!(m.listed(ids::D).is_some());
+        m.jp(&["unmount"]).ok();
+    }
+}
+
+#[test]
+fn a_local_store_is_watched_and_one_that_is_asked_to_poll_says_so() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let mount = &m.status("mounts")[0];
+    assert_eq!((&mount["staleness"], &mount["why_polled"]), (&"watching".into(), &serde_json::Value::Null));
+    m.end(&[]);
+    m.begin(&["--poll"]);
+    let mount = &m.status("mounts")[0];
+    assert_eq!(mount["staleness"], "polling");
+    assert!(mount["why_polled"].as_str().is_some_and(|why| why.contains("--poll")), "{mount}");
+}
