@@ -17,6 +17,7 @@ pub mod memory;
 pub mod mirror;
 pub mod mount;
 pub mod node;
+pub mod refusal;
 pub mod remembering;
 pub mod teller;
 pub mod vfs;

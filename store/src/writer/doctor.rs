@@ -1,6 +1,8 @@
 //! Mends what can be mended without losing anything: directories that are no conversations go to the trash, second
 //! copies to the kept losers.
 
+use std::path::Path;
+
 use super::Writer;
 use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
@@ -9,9 +11,10 @@ use crate::layout::{TRASH, managed};
 use crate::lock::Wait;
 use crate::modes::Access;
 use crate::observe::{Flaw, UnitBytes};
+use crate::own::hides;
 use crate::parallel;
 use crate::problem::{Problem, What};
-use crate::reconcile::{Root, Unit};
+use crate::reconcile::{ManagedFile, Root, Unit};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
@@ -54,7 +57,7 @@ impl Writer {
                 let Some(conversation) = snapshot.get(id) else {
                     return Ok(None);
                 };
-                if !copy_problems(&self.store, conversation).contains(problem) {
+                if !copy_problems(&self.store, &snapshot, conversation).contains(problem) {
                     // Mended meanwhile, or out of the way with another problem of the same copy.
                     return Ok(
                         (!exists(self.store.disk(), &problem.path)?).then(|| "gone with the copy it is in".to_owned())
@@ -64,7 +67,7 @@ impl Writer {
                 if conversation.store.is_some() && *root == Root::Store && conversation.work.is_some() {
                     self.sync(&guard)?;
                     let now = self.store.snapshot()?;
-                    if !now.get(id).is_some_and(|found| copy_problems(&self.store, found).contains(problem)) {
+                    if !now.get(id).is_some_and(|found| copy_problems(&self.store, &now, found).contains(problem)) {
                         return Ok(Some("restored from the workspace's copy".to_owned()));
                     }
                 }
@@ -112,7 +115,7 @@ impl Writer {
     }
 
     /// Moves a directory to its root's trash and leaves a note with it.
-    fn trash(&self, problem: &Problem, dir: &std::path::Path) -> Result<String> {
+    fn trash(&self, problem: &Problem, dir: &Path) -> Result<String> {
         let disk = self.store.disk();
         let in_store = dir.starts_with(self.store.layout.store.conversations());
         let root = match (&self.store.layout.work, in_store) {
@@ -141,7 +144,7 @@ impl Writer {
 /// Everything that is wrong, in every copy of every file. Slower than a snapshot: it reads every event.
 pub fn problems(store: &Store, snapshot: &Snapshot) -> Vec<Problem> {
     let conversations: Vec<_> = snapshot.all().collect();
-    let found = parallel::map(&conversations, |conversation| copy_problems(store, conversation));
+    let found = parallel::map(&conversations, |conversation| copy_problems(store, snapshot, conversation));
     let mut problems: Vec<Problem> = snapshot.problems().to_vec();
     for problem in found.into_iter().flatten() {
         // The snapshot has named what it stumbled over.
@@ -152,9 +155,10 @@ pub fn problems(store: &Store, snapshot: &Snapshot) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with the copies of one conversation.
-fn copy_problems(store: &Store, conversation: &Conversation) -> Vec<Problem> {
+/// What is wrong with the copies of one conversation. A file that is hidden in this worktree is not missing from it.
+fn copy_problems(store: &Store, snapshot: &Snapshot, conversation: &Conversation) -> Vec<Problem> {
     let (id, dirs) = (conversation.id, conversation.dirs());
+    let is_hidden = |file: ManagedFile| hides(snapshot.ledger.get(id), Path::new(file.name()));
     let mut problems = Vec::new();
     for (root, dir) in [(Root::Store, dirs.store), (Root::Work, dirs.work)] {
         let Some(dir) = dir else { continue };
@@ -173,6 +177,7 @@ fn copy_problems(store: &Store, conversation: &Conversation) -> Vec<Problem> {
             };
             let Some((file, flaw)) = flaw else { continue };
             let what = match flaw {
+                Flaw::Missing if root == Root::Work && is_hidden(file) => continue,
                 Flaw::Missing => What::Missing { root },
                 Flaw::Broken(reason) => What::Broken { root, reason },
             };
