@@ -20,6 +20,7 @@ pub mod node;
 pub mod refusal;
 pub mod remembering;
 pub mod teller;
+pub mod unmounted;
 pub mod vfs;
 mod watch;
 

@@ -41,6 +41,7 @@ use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
 pub use attr::{Attr, SetAttr};
+pub use dirs::ArrivalNote;
 pub use drafts::Handled;
 pub use find::{Found, Lookup};
 pub use list::Listed;
