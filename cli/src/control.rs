@@ -457,12 +457,7 @@ mod tests {
             },
             Request::Import { part: Part { wait: Some("2s".into()), ..Part::default() } },
             Request::Draft { id: "jp-c5".into(), file: None, act: Act::Drop, force: false },
-            Request::Draft {
-                id: "jp-c5".into(),
-                file: Some("events.json".into()),
-                act: Act::Apply,
-                force: true,
-            },
+            Request::Draft { id: "jp-c5".into(), file: Some("events.json".into()), act: Act::Apply, force: true },
             Request::Unmount { lazy: false, export: true },
         ];
         assert_eq!(*served.0.lock().unwrap(), asked);

@@ -16,7 +16,7 @@ use jp_store::time::Timestamp;
 use serde::Deserialize;
 
 pub(crate) use self::act::{Owner, answer};
-pub(crate) use self::record::{Record, chosen};
+pub(crate) use self::record::{Record, State, chosen};
 use crate::error::{Error, Result};
 use crate::mounts::StateDir;
 

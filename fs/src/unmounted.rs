@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jp_store::ConversationId;
 use jp_store::beneath::{AllowedDirs, LARGEST};
 use jp_store::error::{Context as _, Error, Result};
 use jp_store::layout::managed;
@@ -11,7 +12,6 @@ use jp_store::lock::{Guard, Wait};
 use jp_store::observe::read_file;
 use jp_store::reconcile::{Digest, ManagedFile};
 use jp_store::writer::Writer;
-use jp_store::ConversationId;
 
 use crate::draft::{self, Draft, LIMIT};
 use crate::refusal::{Refusal, check};

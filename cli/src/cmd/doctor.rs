@@ -8,7 +8,7 @@ use super::leftovers::{Sessions, broken_link, orphans};
 use super::status::Trouble;
 use crate::change::{change, count, whole};
 use crate::ctx::{Ctx, View};
-use crate::drafts::Record;
+use crate::drafts::{Record, State};
 use crate::error::{Exit, Kind, Result, how_to_remove};
 use crate::mounts;
 use crate::ui::clean;
@@ -149,9 +149,11 @@ fn look(view: &View) -> Result<Vec<Finding>> {
         findings.push(oddity(None, path, "in-the-way", &what, &advice));
     }
     for draft in Record::all(view)? {
-        let (why, advice) = (draft.why(), draft.advice());
-        let mut finding = oddity(Some(draft.id), draft.path, "draft", &format!("not in the store: {why}"), &advice);
-        (finding.trouble.line, finding.trouble.column) = (draft.line, draft.column);
+        let (what, advice) = (format!("a draft: {}", draft.cause()), draft.advice());
+        let mut finding = oddity(Some(draft.id), draft.path, "draft", &what, &advice);
+        if draft.state == State::Invalid {
+            (finding.trouble.line, finding.trouble.column) = (draft.line, draft.column);
+        }
         findings.push(finding);
     }
     for lock in orphans(&view.store)? {

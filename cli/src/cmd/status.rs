@@ -229,12 +229,16 @@ impl Report {
             few if few.len() <= LISTED => {
                 for hidden in few {
                     let Hidden { id, files } = hidden;
-                    say("hidden", &format!("{} of {id}; `jp c unhide {id}` shows it again", some_of(files)))?;
+                    let them = if files.len() == 1 { "it" } else { "them" };
+                    say("hidden", &format!("{} of {id}; `jp c unhide {id}` shows {them} again", some_of(files)))?;
                 }
             }
             many => {
                 let files = count(many.iter().map(|hidden| hidden.files.len()).sum(), "file");
-                let text = format!("{files} of {}; `jp c show ID` lists them, `jp c unhide ID` shows them again", count(many.len(), "conversation"));
+                let text = format!(
+                    "{files} of {}; `jp c show ID` lists them, `jp c unhide ID` shows them again",
+                    count(many.len(), "conversation")
+                );
                 say("hidden", &text)?;
             }
         }

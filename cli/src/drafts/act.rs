@@ -115,14 +115,7 @@ fn ask(known: &Known, record: &Record, act: Act, force: bool) -> Result<Option<S
 }
 
 /// Answers for the process behind a mount.
-pub(crate) fn answer(
-    session: &dyn Live,
-    id: &str,
-    file: Option<&str>,
-    act: Act,
-    force: bool,
-    caller: u32,
-) -> Answer {
+pub(crate) fn answer(session: &dyn Live, id: &str, file: Option<&str>, act: Act, force: bool, caller: u32) -> Answer {
     let Ok(id) = id.parse::<ConversationId>() else {
         return Answer { code: Some(2), ..Answer::failed(format!("not an id: {id}")) };
     };
@@ -173,8 +166,6 @@ fn outcome(record: &Record, handled: Result<Option<String>, Refusal>) -> Result<
                 .hint(drop)
         }
         Err(Refusal::Refused { reason }) => Error::no(format!("{}: {reason}", record.path)).hint(drop),
-        Err(Refusal::Needs { needs }) => {
-            Error::no(format!("{} is not whole: it needs {needs}", record.id)).hint(drop)
-        }
+        Err(Refusal::Needs { needs }) => Error::no(format!("{} is not whole: it needs {needs}", record.id)).hint(drop),
     })
 }

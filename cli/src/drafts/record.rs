@@ -185,14 +185,20 @@ impl Record {
         }
     }
 
-    /// Why it is not in the store, in one line.
+    /// Why it is not in the store, in one line, with line and column.
     pub(crate) fn why(&self) -> String {
-        let reason = self.reason.as_deref().unwrap_or("it is not whole");
+        match (self.state, self.line, self.column) {
+            (State::Invalid, Some(line), Some(column)) => format!("line {line}, column {column}: {}", self.cause()),
+            _ => self.cause(),
+        }
+    }
+
+    /// The same without line and column.
+    pub(crate) fn cause(&self) -> String {
         let mut why = match self.state {
-            State::Invalid => {
-                format!("line {}, column {}: {reason}", self.line.unwrap_or(0), self.column.unwrap_or(0))
+            State::Invalid | State::Refused | State::Arriving => {
+                self.reason.clone().unwrap_or_else(|| "it is not whole".to_owned())
             }
-            State::Refused | State::Arriving => reason.to_owned(),
             State::Conflict => "the store's file was changed since".to_owned(),
             State::Locked => {
                 let holder = self.holder.as_ref();

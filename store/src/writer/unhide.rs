@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path};
 
-use super::toggle::Toggled;
 use super::Writer;
+use super::toggle::Toggled;
 use crate::error::{Error, Result};
 use crate::files::exists;
 use crate::id::ConversationId;

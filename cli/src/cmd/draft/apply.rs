@@ -49,9 +49,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         for record in &records {
             ctx.signals.check()?;
             let guard = change.lock(record.of);
-            let done = guard.and_then(|guard| {
-                Owner::of(&view.store)?.apply(&change.writer, record, guard, args.force)
-            });
+            let done = guard.and_then(|guard| Owner::of(&view.store)?.apply(&change.writer, record, guard, args.force));
             match done {
                 Ok(kept) => {
                     let name = clean(&record.name()).into_owned();

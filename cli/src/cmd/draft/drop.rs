@@ -55,6 +55,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 Ok(kept) => {
                     let name = clean(&record.name()).into_owned();
                     ctx.ui.note(&match &kept {
+                        Some(path) if record.file.is_none() => {
+                            format!("Gave up the new conversation {name}; its files are in {}.", clean(path))
+                        }
                         Some(path) => format!("Gave up the draft of {name}; its bytes are in {}.", clean(path)),
                         None => format!("Gave up the draft of {name}, which was empty."),
                     });

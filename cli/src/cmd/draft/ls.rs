@@ -47,8 +47,9 @@ pub(crate) fn run(ctx: &Ctx<'_>, Args {}: Args) -> Result<Exit> {
     ctx.ui.table(&table)?;
     if table.is_empty() {
         ctx.ui.note("No drafts.");
-    } else {
-        ctx.ui.note("hint: `jp draft show ID FILE` prints one, `jp draft apply` commits it, `jp draft drop` gives it up");
+    } else if ctx.ui.interactive() {
+        ctx.ui
+            .note("hint: `jp draft show ID FILE` prints one, `jp draft apply` commits it, `jp draft drop` gives it up");
     }
     Ok(Exit::DONE)
 }

@@ -76,8 +76,12 @@ fn read(view: &View, record: &Record, file: Option<&str>) -> Result<Vec<u8>> {
         (None, [only]) => only,
         (None, []) => return Err(Error::no(format!("{} is new and has no files yet", record.id))),
         (None, all) => {
-            return Err(Error::usage(format!("{} is a new conversation with several files: {}", record.id, all.join(", ")))
-                .hint(format!("name one: `jp draft show {} {}`", record.id, all[0])));
+            return Err(Error::usage(format!(
+                "{} is a new conversation with several files: {}",
+                record.id,
+                all.join(", ")
+            ))
+            .hint(format!("name one: `jp draft show {} {}`", record.id, all[0])));
         }
     };
     let inner = Path::new(name);
