@@ -4,7 +4,7 @@ use std::path::Path;
 use jp_tests::{Mounted, ids};
 use serde_json::{Value, json};
 
-use super::{ID, Then, all_is_well, dir, each, prints};
+use super::{ID, Then, all_is_well, dir, each, mounted, prints};
 
 fn names(dir: &Path) -> Vec<String> {
     let listed = fs::read_dir(dir).unwrap_or_else(|err| panic!("{}: {err}", dir.display()));
@@ -107,4 +107,30 @@ fn directories_come_back() {
         all_is_well(m, then);
         assert_eq!(names(&dir(m).join("notes")), ["a.md", "b.md"], "{then:?}");
     });
+}
+
+/// A file that is hidden is not missing: `doctor`, `export --check` and `status` agree, beneath the mount and after it.
+#[test]
+fn a_removed_file_is_not_damage() {
+    let Some(m) = mounted() else { return };
+    fs::write(dir(&m).join("metadata.json"), "{ \"x\": ").unwrap();
+    fs::remove_file(dir(&m).join("metadata.json")).unwrap();
+    for mounted in [true, false] {
+        if !mounted {
+            m.end(&[]);
+        }
+        m.jp(&["doctor"]).ok().says("All is well.");
+        m.jp(&["export"]).ok();
+        m.jp(&["export", "--check"]).ok();
+        prints(&m.jp(&["status"]).ok(), "metadata.json");
+    }
+}
+
+/// `doctor` names what `status` lists.
+#[test]
+fn a_draft_is_a_finding() {
+    let Some(m) = mounted() else { return };
+    fs::write(dir(&m).join("metadata.json"), "{ \"x\": ").unwrap();
+    assert_eq!(m.status("drafts").len(), 1);
+    prints(&m.jp(&["doctor"]).fails_with(1), "metadata.json:1:7: a draft: ");
 }
