@@ -21,8 +21,8 @@ const EXPOSED: &str = "other users can reach files of this store";
 
 /// Say what is wrong, and mend it.
 ///
-/// Reads every conversation and looks for what other programs, crashes and merges leave behind. Each finding comes with
-/// its place and with advice. `--fix` mends what can be mended without losing anything: what cannot be read goes to the
+/// Reads every conversation and looks for what other programs, crashes and merges leave behind, and for drafts that are not
+/// in the store. Each finding comes with its place and with advice. `--fix` mends what can be mended without losing anything: what cannot be read goes to the
 /// trash, never away. The exit code is 0 when all is well, 1 for oddities, 4 when something cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -115,8 +115,12 @@ fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) ->
         ctx.ui.line(&format!("        {}", clean(&mended.how)))?;
     }
     for Finding { trouble, advice } in &findings {
-        let head = if trouble.damage { "damage" } else { "oddity" };
-        ctx.ui.line(&format!("{head}  {}: {}", clean(&trouble.place()), clean(&trouble.what)))?;
+        let head = match (trouble.damage, trouble.kind) {
+            (true, _) => "damage",
+            (false, "draft") => "draft",
+            (false, _) => "oddity",
+        };
+        ctx.ui.line(&format!("{head:<6}  {}: {}", clean(&trouble.place()), clean(&trouble.what)))?;
         ctx.ui.line(&format!("        {}", clean(advice)))?;
     }
     ctx.ui.note(&match (findings.len(), fixed.len()) {

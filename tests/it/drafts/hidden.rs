@@ -1,3 +1,5 @@
+//! Files and conversations that were removed in a mount, and how they come back.
+
 use std::fs;
 use std::path::Path;
 

@@ -188,8 +188,8 @@ mod tests {
         let listed = project.jp("draft ls");
         assert!(listed.out.starts_with("jp-c17528842001\tmetadata.json\t3\t"), "{}", listed.out);
         let doctor: Value = serde_json::from_str(&project.jp("doctor --json").out).unwrap();
-        let kinds: Vec<_> = doctor["findings"].as_array().unwrap().iter().map(|it| it["kind"].as_str()).collect();
-        assert_eq!((kinds, &doctor["healthy"]), (vec![Some("draft"); 2], &false.into()));
+        let kinds = doctor["findings"].as_array().unwrap().iter().filter(|it| it["kind"] == "draft");
+        assert_eq!((kinds.count(), &doctor["healthy"]), (2, &false.into()));
     }
 
     #[test]
