@@ -109,6 +109,11 @@ pub enum What {
     },
     /// Another silo of the same workspace, to be merged by the next command that writes.
     UnmergedSilo,
+    /// The real files and the store are not brought in step.
+    NotSynced {
+        /// Why.
+        reason: String,
+    },
     /// A copy in the worktree that is not joined with the store's conversation before the user says so.
     Held {
         /// The conversation.
@@ -134,6 +139,7 @@ impl What {
             | Self::Cycle { .. }
             | Self::Mirror { .. }
             | Self::UnmergedSilo
+            | Self::NotSynced { .. }
             | Self::Held { .. } => false,
         }
     }
@@ -151,7 +157,7 @@ impl What {
             Self::Cycle { .. } => "cycle",
             Self::Mirror { .. } => "mirror",
             Self::UnmergedSilo => "unmerged-silo",
-            Self::Held { .. } => "held",
+            Self::NotSynced { .. } | Self::Held { .. } => "held",
         }
     }
 }
@@ -170,6 +176,7 @@ impl fmt::Display for What {
             Self::Cycle { parent } => write!(f, "its parents form a circle through {parent}; shown as a root"),
             Self::Mirror { reason } => write!(f, "the mirror of parents does not parse: {reason}"),
             Self::UnmergedSilo => f.write_str("another silo of this workspace; the next command that writes merges it"),
+            Self::NotSynced { reason } => f.write_str(reason),
             Self::Held { id, cause } => f.write_str(&cause.describe(*id)),
         }
     }

@@ -245,6 +245,9 @@ fn advice(what: &What) -> String {
         What::Cycle { .. } => "`jp c mv ID --root` breaks the circle for good".to_owned(),
         What::Mirror { .. } => "the next change of a parent keeps it aside and begins a new one".to_owned(),
         What::UnmergedSilo => "`jp migrate` merges it now".to_owned(),
+        What::NotSynced { .. } => {
+            "both copies stay as they are; mend what is named, then `jp export` or `jp import` again".to_owned()
+        }
         What::Held { .. } => {
             "join it as named, or remove the directory; until then the store's copy is used".to_owned()
         }

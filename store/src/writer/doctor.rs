@@ -13,6 +13,7 @@ use crate::modes::Access;
 use crate::observe::{Flaw, UnitBytes};
 use crate::own::hides;
 use crate::parallel;
+use crate::plan::{Direction, HeldKind, Wanted};
 use crate::problem::{Problem, What};
 use crate::reconcile::{ManagedFile, Root, Unit};
 use crate::snapshot::Snapshot;
@@ -110,6 +111,7 @@ impl Writer {
             | What::Cycle { .. }
             | What::Mirror { .. }
             | What::UnmergedSilo
+            | What::NotSynced { .. }
             | What::Held { .. } => Ok(None),
         }
     }
@@ -152,7 +154,30 @@ pub fn problems(store: &Store, snapshot: &Snapshot) -> Vec<Problem> {
             problems.push(problem);
         }
     }
+    add_held(store, snapshot, &mut problems);
     problems
+}
+
+/// Adds what an export and an import leave as it is, and what is not named yet. What they would hold is what they say.
+fn add_held(store: &Store, snapshot: &Snapshot, problems: &mut Vec<Problem>) {
+    let Some(root) = &store.layout().work else { return };
+    let held = match store.plan(&Wanted::all(Direction::Both)) {
+        Ok(plan) => plan.held,
+        // What refuses to be looked at is named by its path.
+        Err(_) if problems.iter().any(|problem| problem.refusal().is_some()) => return,
+        Err(error) => {
+            let what = What::NotSynced { reason: error.with_causes() };
+            return problems.push(Problem { id: None, path: root.conversations.clone(), what });
+        }
+    };
+    for held in held.into_iter().filter(|held| held.kind != HeldKind::Unjoined) {
+        let named = |problem: &Problem| problem.id == held.id && held.reason.contains(&*problem.path.to_string_lossy());
+        if !problems.iter().any(named) {
+            let found = held.id.and_then(|id| snapshot.get(id)).map(|found| found.path().to_owned());
+            let path = found.unwrap_or_else(|| root.conversations.clone());
+            problems.push(Problem { id: held.id, path, what: What::NotSynced { reason: held.reason } });
+        }
+    }
 }
 
 /// What is wrong with the copies of one conversation. A file that is hidden in this worktree is not missing from it.
