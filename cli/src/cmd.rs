@@ -40,6 +40,7 @@ macro_rules! group {
 mod completions;
 mod conversation;
 mod doctor;
+mod draft;
 mod export;
 mod gc;
 mod hooks;
@@ -67,6 +68,8 @@ commands! {
         Import => import,
         Status => status,
         Doctor => doctor,
+        #[command(visible_alias = "drafts")]
+        Draft => draft,
         Migrate => migrate,
         Gc => gc,
         Hooks => hooks,

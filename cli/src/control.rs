@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::Status;
+use jp_fs::refusal::Refusal;
 use jp_store::beneath::{AllowedDirs, WrongKind};
 use jp_store::plan::Form;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -54,6 +55,29 @@ pub(crate) enum Request {
         #[serde(flatten)]
         part: Part,
     },
+    /// A draft, or a conversation that is arriving, is given up or committed.
+    Draft {
+        /// The conversation, as `jp-c…`.
+        id: String,
+        /// The managed file; `None` for a conversation that is arriving.
+        #[serde(default)]
+        file: Option<String>,
+        /// What becomes of it.
+        act: Act,
+        /// Whether it is committed over what the store got since the draft began.
+        #[serde(default)]
+        force: bool,
+    },
+}
+
+/// What becomes of a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Act {
+    /// It is given up, and its bytes are kept.
+    Drop,
+    /// It is committed.
+    Apply,
 }
 
 /// Which part of an export or an import is meant.
@@ -102,6 +126,12 @@ pub(crate) struct Answer {
     /// What an export or an import did, or would do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<Outcome>,
+    /// Where bytes are kept that a draft lost to the store, or the store to a draft.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept: Option<String>,
+    /// Why a draft was left as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<Refusal>,
     /// The exit code that goes with the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<u8>,
@@ -333,6 +363,8 @@ mod tests {
                 Request::Unmount { lazy: false, .. } => Answer { busy: true, ..Answer::default() },
                 Request::Export { .. } => Answer { outcome: Some(Outcome::default()), ..Answer::done() },
                 Request::Import { .. } => Answer { code: Some(4), ..Answer::failed("full") },
+                Request::Draft { force: true, .. } => Answer { kept: Some("/kept".into()), ..Answer::done() },
+                Request::Draft { .. } => Answer { refused: Some(Refusal::Gone), ..Answer::default() },
             }
         }
     }
@@ -408,6 +440,11 @@ mod tests {
             r#"{"ok":true,"outcome":{"steps":[],"held":[],"busy":[],"shown":0}}"#,
         );
         check("{\"do\":\"import\",\"wait\":\"2s\"}\n", r#"{"ok":false,"error":"full","code":4}"#);
+        check("{\"do\":\"draft\",\"id\":\"jp-c5\",\"act\":\"drop\"}\n", r#"{"ok":false,"refused":{"why":"gone"}}"#);
+        check(
+            "{\"do\":\"draft\",\"id\":\"jp-c5\",\"file\":\"events.json\",\"act\":\"apply\",\"force\":true}\n",
+            r#"{"ok":true,"kept":"/kept"}"#,
+        );
         check("{\"do\":\"unmount\"}\n{\"do\":\"status\"}\n", r#"{"ok":false,"busy":true}"#);
         let asked = [
             Request::Status,
@@ -418,6 +455,8 @@ mod tests {
                 part: Part { only: Some(vec!["jp-c5".into()]), what: What::Run, wait: None },
             },
             Request::Import { part: Part { wait: Some("2s".into()), ..Part::default() } },
+            Request::Draft { id: "jp-c5".into(), file: None, act: Act::Drop, force: false },
+            Request::Draft { id: "jp-c5".into(), file: Some("events.json".into()), act: Act::Apply, force: true },
             Request::Unmount { lazy: false, export: true },
         ];
         assert_eq!(*served.0.lock().unwrap(), asked);

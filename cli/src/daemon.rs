@@ -29,7 +29,7 @@ use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Kind as ErrorKind, Result};
 use crate::mounts::{Kind, Known, LeftBehind, Record, StateDir};
 use crate::steps::Left;
-use crate::{process, reconcile, ui};
+use crate::{drafts, process, reconcile, ui};
 
 /// How long whoever is in the mount may stay once we are told to end; then it is taken away beneath them, and a second
 /// time as long until we end.
@@ -206,6 +206,9 @@ impl Served for Behind {
             }
             Request::Export { form, part } => reconcile::answer(&*self.session, Direction::Out, form, &part, caller),
             Request::Import { part } => reconcile::answer(&*self.session, Direction::In, None, &part, caller),
+            Request::Draft { id, file, act, force } => {
+                drafts::answer(&*self.session, &id, file.as_deref(), act, force, caller)
+            }
         }
     }
 }

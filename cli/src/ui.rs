@@ -136,6 +136,16 @@ impl Ui {
         lock(&self.out).write_all(bytes).map_err(|error| unwritten(&error))
     }
 
+    /// Bytes of somebody's as data: as they are, but shown like any foreign text where a person reads them.
+    pub(crate) fn contents(&self, bytes: &[u8]) -> Result<()> {
+        if !self.terminals.stdout {
+            return self.bytes(bytes);
+        }
+        let text = String::from_utf8_lossy(bytes);
+        self.bytes(clean_block(&text).as_bytes())?;
+        if bytes.last().is_none_or(|last| *last == b'\n') { Ok(()) } else { self.bytes(b"\n") }
+    }
+
     /// A path as data: byte for byte, but shown like any foreign text where a person reads it.
     pub(crate) fn path(&self, path: &Path) -> Result<()> {
         if self.terminals.stdout {

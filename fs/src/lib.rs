@@ -17,9 +17,11 @@ pub mod memory;
 pub mod mirror;
 pub mod mount;
 pub mod node;
+pub mod refusal;
 pub mod remembering;
 mod remote;
 pub mod teller;
+pub mod unmounted;
 pub mod vfs;
 mod watch;
 

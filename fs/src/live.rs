@@ -3,11 +3,14 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use jp_store::ConversationId;
 use jp_store::lock::Wait;
 use jp_store::plan::{Held, Plan, Wanted};
+use jp_store::reconcile::ManagedFile;
 use jp_store::writer::Reconciled;
 
 use crate::mount::{Brought, Error, Status};
+use crate::vfs::Handled;
 
 /// The projection while it is shown.
 pub trait Live: Debug + Send + Sync {
@@ -35,6 +38,14 @@ pub trait Live: Debug + Send + Sync {
     /// Brings the real files and the store in step, for another process: whoever lets that one through lets us through.
     /// When this returns what came of it can be seen.
     fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error>;
+
+    /// Gives up the draft of a file, or a conversation that is arriving. The bytes are kept, and what the store has is shown
+    /// when this returns.
+    fn give_up(&self, id: ConversationId, file: Option<ManagedFile>) -> Result<Handled, Error>;
+
+    /// Commits the draft of a file, or takes in a conversation that is arriving, for another process: whoever lets that one
+    /// through lets us through. `force`: also if the store's file was changed since the draft began.
+    fn apply(&self, id: ConversationId, file: Option<ManagedFile>, force: bool, caller: u32) -> Result<Handled, Error>;
 
     /// Makes the real files what was shown last; says what does not follow. To be called after [`Live::finish`].
     fn follow(&self, wait: &Wait<'_>) -> Result<Vec<Held>, Error>;

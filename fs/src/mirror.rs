@@ -16,6 +16,7 @@ use jp_store::disk::Disk;
 use jp_store::identity::Identity;
 use jp_store::lock::{State as LockState, Wait};
 use jp_store::plan::{Deed, Direction, Held, HeldKind, Plan, Wanted};
+use jp_store::reconcile::ManagedFile;
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::{Reconciled, Writer};
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ use crate::bell::{Asked, Bell, Waker, bell};
 use crate::flag::Flag;
 use crate::live::Live;
 use crate::mount::{Brought, Error, Status};
+use crate::refusal::Refusal;
+use crate::vfs::Handled;
 
 /// How long somebody who asks for a fresh look waits at most.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -231,6 +234,15 @@ impl Live for Mirror {
 
     fn reconcile(&self, wanted: &Wanted, wait: &Wait<'_>, caller: u32) -> Result<Reconciled, Error> {
         Ok(self.home.writer.on_behalf_of(caller).reconcile(wanted, wait, &mut |_| true)?)
+    }
+
+    /// A mirror has no drafts: its files are real.
+    fn give_up(&self, _id: ConversationId, _file: Option<ManagedFile>) -> Result<Handled, Error> {
+        Ok(Err(Refusal::Absent))
+    }
+
+    fn apply(&self, _: ConversationId, _: Option<ManagedFile>, _force: bool, _caller: u32) -> Result<Handled, Error> {
+        Ok(Err(Refusal::Absent))
     }
 
     fn follow(&self, wait: &Wait<'_>) -> Result<Vec<Held>, Error> {

@@ -9,16 +9,19 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use jp_store::ConversationId;
 use jp_store::beneath::{AllowedDirs, trusted};
 use jp_store::boundaries::check_mount_point;
 use jp_store::lock::Wait;
 use jp_store::plan::{Held, Plan, Wanted};
+use jp_store::reconcile::ManagedFile;
 use jp_store::store::{Store, Surroundings};
 use jp_store::writer::{Reconciled, Writer};
 use parking_lot::Mutex;
 
 use crate::backing::RealBacking;
 use crate::bell::Waker;
+use crate::caller::Caller;
 use crate::flag::Flag;
 use crate::host::fuse;
 use crate::live::Live;
@@ -26,7 +29,7 @@ use crate::memory::Memory;
 use crate::mirror::InStep;
 use crate::remembering::{Forgetting, Remembering};
 use crate::teller::{self, Outbox};
-use crate::vfs::{Rules, Seen, Vfs};
+use crate::vfs::{Handled, Rules, Seen, Vfs};
 use crate::watch::{Standing, Watch};
 
 /// How often drafts are looked after: twice in the time they may take to reach the disk.
@@ -258,6 +261,13 @@ impl Session {
         Ok(Arc::new(session))
     }
 
+    /// Waits until the kernel was told what went stale.
+    fn tell_kernel(&self) {
+        if !self.outbox.flush(PATIENCE) {
+            tracing::warn!("the kernel is told late");
+        }
+    }
+
     fn real(&self) -> Result<&Writer, Error> {
         let refused = || Error::Refused("this mount does not lie over the real files".to_owned());
         self.ground.real.as_ref().ok_or_else(refused)
@@ -334,6 +344,25 @@ impl Live for Session {
         // What failed may have changed something before it did.
         self.refresh()?;
         Ok(done?)
+    }
+
+    fn give_up(&self, id: ConversationId, file: Option<ManagedFile>) -> Result<Handled, Error> {
+        let handled = match file {
+            Some(file) => self.vfs.give_up_draft(id, file),
+            None => self.vfs.give_up_arrival(id),
+        };
+        self.tell_kernel();
+        handled.map_err(refusal)
+    }
+
+    fn apply(&self, id: ConversationId, file: Option<ManagedFile>, force: bool, caller: u32) -> Result<Handled, Error> {
+        let caller = Caller { pid: caller };
+        let handled = match file {
+            Some(file) => self.vfs.apply_draft(caller, id, file, force),
+            None => self.vfs.apply_arrival(caller, id),
+        };
+        self.tell_kernel();
+        handled.map_err(refusal)
     }
 
     /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].

@@ -10,6 +10,7 @@
 mod around;
 mod attr;
 mod dirs;
+mod drafts;
 mod files;
 mod find;
 mod former;
@@ -40,6 +41,8 @@ use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
 pub use attr::{Attr, SetAttr};
+pub use dirs::ArrivalNote;
+pub use drafts::Handled;
 pub use find::{Found, Lookup};
 pub use list::Listed;
 pub use look::Seen;
@@ -283,7 +286,8 @@ impl Vfs {
         if stored.as_ref() == Some(&bytes) {
             Ok(())
         } else {
-            Ok(self.writer.keep(id, "exchanged", file.name(), &bytes)?)
+            self.writer.keep(id, "exchanged", file.name(), &bytes)?;
+            Ok(())
         }
     }
 

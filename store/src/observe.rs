@@ -371,7 +371,7 @@ pub(crate) fn glance_metadata(
 }
 
 /// A managed file's bytes, or `None` when it is not there.
-pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Contents>> {
+pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Contents>> {
     match disk.read(path) {
         Ok(contents) => Ok(Some(contents)),
         Err(error) if is_absent(&error) => Ok(None),

@@ -115,6 +115,11 @@ pub enum What {
         /// The conversation.
         id: ConversationId,
     },
+    /// The real files and the store are not brought in step.
+    NotSynced {
+        /// Why.
+        reason: String,
+    },
     /// A copy in the worktree that is not joined with the store's conversation before the user says so.
     Held {
         /// The conversation.
@@ -141,6 +146,7 @@ impl What {
             | Self::Mirror { .. }
             | Self::UnmergedSilo
             | Self::Lost { .. }
+            | Self::NotSynced { .. }
             | Self::Held { .. } => false,
         }
     }
@@ -159,7 +165,7 @@ impl What {
             Self::Mirror { .. } => "mirror",
             Self::UnmergedSilo => "unmerged-silo",
             Self::Lost { .. } => "lost",
-            Self::Held { .. } => "held",
+            Self::NotSynced { .. } | Self::Held { .. } => "held",
         }
     }
 }
@@ -179,6 +185,7 @@ impl fmt::Display for What {
             Self::Mirror { reason } => write!(f, "the mirror of parents does not parse: {reason}"),
             Self::UnmergedSilo => f.write_str("another silo of this workspace; the next command that writes merges it"),
             Self::Lost { id } => f.write_str(&lost(*id, LOST)),
+            Self::NotSynced { reason } => f.write_str(reason),
             Self::Held { id, cause } => f.write_str(&cause.describe(*id)),
         }
     }

@@ -16,7 +16,7 @@ use crate::moved::Moved;
 use crate::observe::{Flaw, UnitBytes, read_file, stat_file, unmanaged};
 use crate::own::{self, OwnFile, hides};
 use crate::parallel;
-use crate::plan::{Deed, Ground, Held, HeldKind, Plan, Wanted};
+use crate::plan::{Deed, Direction, Ground, Held, HeldKind, Plan, Wanted};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive, is_settled};
 use crate::snapshot::Snapshot;
@@ -286,20 +286,18 @@ impl Sighting {
         if self.roots != Roots::Both || self.stuck.is_some() {
             return;
         }
-        let mut there = at.clone();
-        for (from, to) in &*moves {
-            // Nearly all lie elsewhere, and bytes tell that sooner than components.
-            let (inner, outer) = (there.as_os_str().as_encoded_bytes(), from.as_os_str().as_encoded_bytes());
-            if inner.starts_with(outer)
-                && let Ok(rest) = there.strip_prefix(from)
-            {
-                there = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
-            }
-        }
+        let there = after(moves, at);
         if there != *wanted {
             moves.push((there, wanted.clone()));
         } else {
             self.wanted = Some(at.clone());
+        }
+    }
+
+    /// Wants a copy that has to move beneath its parent's copy as that is, and not as it is going to be.
+    pub(crate) fn go_where_parent_is(&mut self, dir: Option<PathBuf>) {
+        if self.roots == Roots::Both && self.wanted.is_some() && self.wanted != self.at && dir.is_some() {
+            self.wanted = dir;
         }
     }
 
@@ -406,6 +404,21 @@ fn is_whole_copy(disk: &dyn Disk, of: &Path, dir: &Path) -> Result<bool> {
     Ok(unmanaged(disk, dir)?.is_empty() && !exists(disk, &children_dir(dir))?)
 }
 
+/// Where a path leads to after some moves, in order.
+fn after(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
+    let mut there = path.to_owned();
+    for (from, to) in moves {
+        // Nearly all lie elsewhere, and bytes tell that sooner than components.
+        let (inner, outer) = (there.as_os_str().as_encoded_bytes(), from.as_os_str().as_encoded_bytes());
+        if inner.starts_with(outer)
+            && let Ok(rest) = there.strip_prefix(from)
+        {
+            there = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
+        }
+    }
+    there
+}
+
 /// Ancestors that have no copy: nothing can be copied out beneath them before they are.
 fn without_copies_above(snapshot: &Snapshot, wanted: &Wanted) -> BTreeSet<ConversationId> {
     let found = wanted.only.iter().flatten().filter_map(|&id| snapshot.get(id)).filter(|found| found.work.is_none());
@@ -470,9 +483,17 @@ impl Looked {
                 sighting => sighting?,
             };
             let Some(mut sighting) = sighting else { continue };
+            let before = moves.len();
+            if wanted.direction == Direction::In {
+                // What it lies in does not move for an import, unless it has something to import itself.
+                sighting.go_where_parent_is(snapshot.work_dir(layout, found.id).map(|dir| after(&moves, &dir)));
+            }
             sighting.come_along(&mut moves);
             let mut one = Plan::default();
             one.add(&sighting, wanted.direction, ground);
+            if wanted.direction == Direction::In && one.steps.is_empty() {
+                moves.truncate(before);
+            }
             if one.steps.is_empty() {
                 if one.held.is_empty() && sighting.roots == Roots::Both {
                     looked.unsure.push(found.id);

@@ -31,6 +31,7 @@ mod tidy;
 mod toggle;
 mod transcript;
 mod uncover;
+mod unhide;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,6 +50,7 @@ pub use reshape::{Known, Reshaped, Shape};
 pub use tidy::Tidied;
 pub use toggle::Toggled;
 pub use uncover::Uncovered;
+pub use unhide::Unhidden;
 
 use crate::disk::{Disk, Kind, Stat};
 use crate::document::Document;

@@ -26,6 +26,8 @@ mod full;
 mod odd;
 // The process is stopped.
 mod stopped;
+// What commands say of it.
+mod told;
 
 /// The real files as they should be when everything is shown: each conversation of the store, children beneath parents.
 #[track_caller]

@@ -4,6 +4,8 @@
 mod bad_input;
 // Real files beneath a mount: left alone while it is there, made to follow when it ends.
 mod covered;
+// What was saved through a mount and is not in the store, and what is hidden, by command.
+mod drafts;
 // Archives, removals and expiry take both roots and the tree along.
 mod endings;
 // Real files written out and taken in by command.

@@ -35,7 +35,7 @@ const PURE: [&str; 21] = [
 const LONGEST: usize = 700;
 
 /// The modules of the filesystem that do the same.
-const PURE_FS: [&str; 5] = ["node", "catalog", "inodes", "draft", "error"];
+const PURE_FS: [&str; 6] = ["node", "catalog", "inodes", "draft", "error", "refusal"];
 
 #[test]
 fn pure_modules_touch_nothing() {

@@ -17,6 +17,7 @@ mod record;
 mod rm;
 mod show;
 mod unarchive;
+mod unhide;
 mod r#use;
 
 #[cfg(test)]
@@ -57,6 +58,7 @@ commands! {
         Archive => archive,
         #[command(visible_alias = "ua")]
         Unarchive => unarchive,
+        Unhide => unhide,
         #[command(visible_aliases = ["g", "rg"])]
         Grep => grep,
     }

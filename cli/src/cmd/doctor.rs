@@ -8,6 +8,7 @@ use super::leftovers::{Sessions, broken_link, orphans};
 use super::status::Trouble;
 use crate::change::{change, count, whole};
 use crate::ctx::{Ctx, View};
+use crate::drafts::{Record, State};
 use crate::error::{Exit, Kind, Result, how_to_remove};
 use crate::mounts;
 use crate::ui::clean;
@@ -20,8 +21,8 @@ const EXPOSED: &str = "other users can reach files of this store";
 
 /// Say what is wrong, and mend it.
 ///
-/// Reads every conversation and looks for what other programs, crashes and merges leave behind. Each finding comes with
-/// its place and with advice. `--fix` mends what can be mended without losing anything: what cannot be read goes to the
+/// Reads every conversation and looks for what other programs, crashes and merges leave behind, and for drafts that are not
+/// in the store. Each finding comes with its place and with advice. `--fix` mends what can be mended without losing anything: what cannot be read goes to the
 /// trash, never away. The exit code is 0 when all is well, 1 for oddities, 4 when something cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -114,8 +115,12 @@ fn tell(ctx: &Ctx<'_>, fix: bool, fixed: Vec<Mended>, findings: Vec<Finding>) ->
         ctx.ui.line(&format!("        {}", clean(&mended.how)))?;
     }
     for Finding { trouble, advice } in &findings {
-        let head = if trouble.damage { "damage" } else { "oddity" };
-        ctx.ui.line(&format!("{head}  {}: {}", clean(&trouble.place()), clean(&trouble.what)))?;
+        let head = match (trouble.damage, trouble.kind) {
+            (true, _) => "damage",
+            (false, "draft") => "draft",
+            (false, _) => "oddity",
+        };
+        ctx.ui.line(&format!("{head:<6}  {}: {}", clean(&trouble.place()), clean(&trouble.what)))?;
         ctx.ui.line(&format!("        {}", clean(advice)))?;
     }
     ctx.ui.note(&match (findings.len(), fixed.len()) {
@@ -146,6 +151,14 @@ fn look(view: &View) -> Result<Vec<Finding>> {
         let path = path.display().to_string();
         let what = text.strip_prefix(&format!("{path}: ")).unwrap_or(&text).to_owned();
         findings.push(oddity(None, path, "in-the-way", &what, &advice));
+    }
+    for draft in Record::all(view)? {
+        let (what, advice) = (format!("a draft: {}", draft.cause()), draft.advice());
+        let mut finding = oddity(Some(draft.id), draft.path, "draft", &what, &advice);
+        if draft.state == State::Invalid {
+            (finding.trouble.line, finding.trouble.column) = (draft.line, draft.column);
+        }
+        findings.push(finding);
     }
     for lock in orphans(&view.store)? {
         let path = lock.path.display().to_string();
@@ -233,6 +246,9 @@ fn advice(what: &What) -> String {
         What::Mirror { .. } => "the next change of a parent keeps it aside and begins a new one".to_owned(),
         What::UnmergedSilo => "`jp migrate` merges it now".to_owned(),
         What::Lost { .. } => "do one of the two; nothing else touches the copy, and `jp mount` takes it in".to_owned(),
+        What::NotSynced { .. } => {
+            "both copies stay as they are; mend what is named, then `jp export` or `jp import` again".to_owned()
+        }
         What::Held { .. } => {
             "join it as named, or remove the directory; until then the store's copy is used".to_owned()
         }

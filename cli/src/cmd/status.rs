@@ -2,6 +2,7 @@
 
 mod mounts;
 
+use jp_store::ConversationId;
 use jp_store::conflict::Kept;
 use jp_store::layout::Partition;
 use jp_store::lock::{LockInfo, State};
@@ -11,9 +12,10 @@ use jp_store::time::rfc3339;
 use jp_store::writer::problems;
 use serde::Serialize;
 
-use self::mounts::{Draft, Mount};
+use self::mounts::Mount;
 use crate::change::count;
 use crate::ctx::{Ctx, View};
+use crate::drafts;
 use crate::error::{Exit, Kind, Result};
 use crate::ui::clean;
 
@@ -41,7 +43,9 @@ struct Report {
     mounts: Vec<Mount>,
     /// How many other worktrees of the store are mounted.
     mounts_elsewhere: usize,
-    drafts: Vec<Draft>,
+    drafts: Vec<drafts::Record>,
+    /// Files that are hidden in this worktree.
+    hidden: Vec<Hidden>,
     conflicts: Vec<Conflict>,
     locks: Vec<Lock>,
     problems: Vec<Trouble>,
@@ -77,6 +81,16 @@ struct Counts {
     local: usize,
     external: usize,
     archived: usize,
+}
+
+/// How many conversations with hidden files are listed, and how many files of each.
+const LISTED: usize = 3;
+
+/// Files of a conversation that are hidden in this worktree.
+#[derive(Serialize)]
+struct Hidden {
+    id: String,
+    files: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -155,7 +169,8 @@ impl Report {
             counts,
             mounts,
             mounts_elsewhere,
-            drafts: Draft::list(view)?,
+            drafts: drafts::Record::all(view)?,
+            hidden: view.store.all_hidden_files(&view.snapshot)?.into_iter().map(Hidden::from).collect(),
             conflicts: view.store.conflicts()?.into_iter().map(Conflict::from).collect(),
             locks: view.store.locks().list()?.into_iter().map(Lock::from).collect(),
             problems: problems(&view.store, &view.snapshot).iter().map(Trouble::from).collect(),
@@ -200,8 +215,32 @@ impl Report {
         if self.mounts_elsewhere > 0 {
             say("mount", &format!("{} mounted as well", count(self.mounts_elsewhere, "other worktree")))?;
         }
-        for draft in &self.drafts {
-            say("draft", &draft.line())?;
+        let arriving = |id: &str| self.mounts.iter().any(|mount| mount.is_arriving(id));
+        // The mount has told of those that it is taking in.
+        let drafts: Vec<_> = self.drafts.iter().filter(|it| it.file.is_some() || !arriving(&it.id)).collect();
+        for draft in &drafts {
+            say(if draft.file.is_some() { "draft" } else { "arriving" }, &format!("{}: {}", draft.path, draft.why()))?;
+        }
+        if !drafts.is_empty() {
+            say("", "`jp draft ls` lists them; `jp draft apply | drop ID [FILE]` commits one or gives it up")?;
+        }
+        match &self.hidden[..] {
+            [] => {}
+            few if few.len() <= LISTED => {
+                for hidden in few {
+                    let Hidden { id, files } = hidden;
+                    let them = if files.len() == 1 { "it" } else { "them" };
+                    say("hidden", &format!("{} of {id}; `jp c unhide {id}` shows {them} again", some_of(files)))?;
+                }
+            }
+            many => {
+                let files = count(many.iter().map(|hidden| hidden.files.len()).sum(), "file");
+                let text = format!(
+                    "{files} of {}; `jp c show ID` lists them, `jp c unhide ID` shows them again",
+                    count(many.len(), "conversation")
+                );
+                say("hidden", &text)?;
+            }
         }
         for lock in &self.locks {
             let who = lock.pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
@@ -250,6 +289,21 @@ impl From<&Problem> for Trouble {
             column: place.map(|(_, column)| column),
             damage: problem.what.is_damage(),
         }
+    }
+}
+
+/// The first of several files, and how many more there are.
+pub(crate) fn some_of(files: &[String]) -> String {
+    let listed = files[..files.len().min(LISTED)].join(", ");
+    match files.len().saturating_sub(LISTED) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
+impl From<(ConversationId, Vec<String>)> for Hidden {
+    fn from((id, files): (ConversationId, Vec<String>)) -> Self {
+        Self { id: id.to_string(), files }
     }
 }
 

@@ -25,10 +25,12 @@ use crate::node::{Dir, Node};
 
 /// What is noted of a conversation that is arriving, beside its files.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+pub struct ArrivalNote {
     name: String,
-    parent: Option<ConversationId>,
-    archived: bool,
+    /// Its parent, by its place.
+    pub(crate) parent: Option<ConversationId>,
+    /// Whether its place is in the archive.
+    pub(crate) archived: bool,
 }
 
 /// What an arriving conversation needs that has everything of its own.
@@ -167,12 +169,12 @@ impl Vfs {
         Ok(())
     }
 
-    fn note_at(&self, at: Dir, name: &OsStr) -> Note {
+    fn note_at(&self, at: Dir, name: &OsStr) -> ArrivalNote {
         let archived = self.partition_of(at) == Partition::Archived;
-        Note { name: name.to_string_lossy().into_owned(), parent: at.parent(), archived }
+        ArrivalNote { name: name.to_string_lossy().into_owned(), parent: at.parent(), archived }
     }
 
-    fn write_note(&self, id: ConversationId, note: &Note) -> Result<()> {
+    fn write_note(&self, id: ConversationId, note: &ArrivalNote) -> Result<()> {
         let path = self.note_path(id);
         let beside = path.with_extension("new");
         // A note of plain values is always JSON.
@@ -180,7 +182,7 @@ impl Vfs {
         Ok(self.backing.replace(&path, &beside, &bytes).context("write", &path)?)
     }
 
-    fn insert_arrival(&self, id: ConversationId, note: Note) {
+    fn insert_arrival(&self, id: ConversationId, note: ArrivalNote) {
         let item = Item {
             partition: if note.archived { Partition::Archived } else { Partition::Live },
             name: OsString::from(note.name),

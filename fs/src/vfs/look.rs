@@ -441,8 +441,10 @@ fn hidden_names(id: ConversationId, old: &Item, new: &Item) -> Vec<Stale> {
                 Some(above) if !above.as_os_str().is_empty() => Node::Own(id, above.to_owned()),
                 Some(_) | None => Node::Conversation(id),
             };
-            Some(Stale::Name(dir, inner.file_name()?.to_owned()))
+            // The kernel keeps a listing if it has no entry of the name.
+            Some([Stale::Name(dir.clone(), inner.file_name()?.to_owned()), Stale::Content(dir)])
         })
+        .flatten()
         .collect()
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Ready {
 }
 
 /// Where the store's file is, and what it has; `None` where there is none.
-type Current = (PathBuf, Option<Vec<u8>>);
+pub(super) type Current = (PathBuf, Option<Vec<u8>>);
 
 /// What whoever commits a draft knows about it.
 #[derive(Debug, Default)]
@@ -391,6 +391,17 @@ impl Vfs {
         Ok(Outcome::Kept(text))
     }
 
+    /// Commits or keeps a draft whose conversation nobody is writing to.
+    pub(super) fn settle_as_is(
+        &self,
+        caller: Caller,
+        guard: &Guard,
+        file: ManagedFile,
+        draft: Draft,
+    ) -> Result<Outcome> {
+        self.settle(caller, guard, file, draft, AtHand::default(), Some)
+    }
+
     /// A piece of the draft that is on disk becomes all of it before the store gets it: whoever stops us in between
     /// finds what the store has, and not something older.
     fn keep_whole(&self, id: ConversationId, file: ManagedFile, draft: &Draft) -> Result<()> {
@@ -450,7 +461,7 @@ impl Vfs {
     }
 
     /// The store's file as it is now, and where. Its directory may have been renamed beside us.
-    fn read_current(&self, id: ConversationId, file: ManagedFile) -> Result<Current> {
+    pub(super) fn read_current(&self, id: ConversationId, file: ManagedFile) -> Result<Current> {
         for patience in [true, false] {
             let dir = self.item(id)?.dir;
             let path = dir.join(file.name());
@@ -553,6 +564,12 @@ impl Vfs {
         Ok(())
     }
 
+    /// As [`Vfs::drop_draft`], also if only the disk has it.
+    pub(super) fn forget_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
+        self.kept.lock().insert((id, file));
+        self.drop_draft(id, file)
+    }
+
     /// A draft has served its purpose.
     pub(super) fn drop_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
         self.drafts.lock().remove(&(id, file));
@@ -579,7 +596,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn draft_path(&self, id: ConversationId, file: ManagedFile) -> PathBuf {
+    pub(super) fn draft_path(&self, id: ConversationId, file: ManagedFile) -> PathBuf {
         self.state.join("drafts").join(id.deciseconds().to_string()).join(file.name())
     }
 }

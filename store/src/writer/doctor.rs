@@ -1,6 +1,8 @@
 //! Mends what can be mended without losing anything: directories that are no conversations go to the trash, second
 //! copies to the kept losers.
 
+use std::path::Path;
+
 use super::Writer;
 use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
@@ -9,9 +11,11 @@ use crate::layout::{TRASH, managed};
 use crate::lock::Wait;
 use crate::modes::Access;
 use crate::observe::{Flaw, UnitBytes};
+use crate::own::hides;
 use crate::parallel;
+use crate::plan::{Direction, HeldKind, Wanted};
 use crate::problem::{Problem, What};
-use crate::reconcile::{Root, Unit};
+use crate::reconcile::{ManagedFile, Root, Unit};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
@@ -54,7 +58,7 @@ impl Writer {
                 let Some(conversation) = snapshot.get(id) else {
                     return Ok(None);
                 };
-                if !copy_problems(&self.store, conversation).contains(problem) {
+                if !copy_problems(&self.store, &snapshot, conversation).contains(problem) {
                     // Mended meanwhile, or out of the way with another problem of the same copy.
                     return Ok(
                         (!exists(self.store.disk(), &problem.path)?).then(|| "gone with the copy it is in".to_owned())
@@ -64,7 +68,7 @@ impl Writer {
                 if conversation.store.is_some() && *root == Root::Store && conversation.work.is_some() {
                     self.sync(&guard)?;
                     let now = self.store.snapshot()?;
-                    if !now.get(id).is_some_and(|found| copy_problems(&self.store, found).contains(problem)) {
+                    if !now.get(id).is_some_and(|found| copy_problems(&self.store, &now, found).contains(problem)) {
                         return Ok(Some("restored from the workspace's copy".to_owned()));
                     }
                 }
@@ -108,12 +112,13 @@ impl Writer {
             | What::Mirror { .. }
             | What::UnmergedSilo
             | What::Lost { .. }
+            | What::NotSynced { .. }
             | What::Held { .. } => Ok(None),
         }
     }
 
     /// Moves a directory to its root's trash and leaves a note with it.
-    fn trash(&self, problem: &Problem, dir: &std::path::Path) -> Result<String> {
+    fn trash(&self, problem: &Problem, dir: &Path) -> Result<String> {
         let disk = self.store.disk();
         let in_store = dir.starts_with(self.store.layout.store.conversations());
         let root = match (&self.store.layout.work, in_store) {
@@ -142,7 +147,7 @@ impl Writer {
 /// Everything that is wrong, in every copy of every file. Slower than a snapshot: it reads every event.
 pub fn problems(store: &Store, snapshot: &Snapshot) -> Vec<Problem> {
     let conversations: Vec<_> = snapshot.all().collect();
-    let found = parallel::map(&conversations, |conversation| copy_problems(store, conversation));
+    let found = parallel::map(&conversations, |conversation| copy_problems(store, snapshot, conversation));
     let mut problems: Vec<Problem> = snapshot.problems().to_vec();
     for problem in found.into_iter().flatten() {
         // The snapshot has named what it stumbled over.
@@ -150,12 +155,36 @@ pub fn problems(store: &Store, snapshot: &Snapshot) -> Vec<Problem> {
             problems.push(problem);
         }
     }
+    add_held(store, snapshot, &mut problems);
     problems
 }
 
-/// What is wrong with the copies of one conversation.
-fn copy_problems(store: &Store, conversation: &Conversation) -> Vec<Problem> {
+/// Adds what an export and an import leave as it is, and what is not named yet. What they would hold is what they say.
+fn add_held(store: &Store, snapshot: &Snapshot, problems: &mut Vec<Problem>) {
+    let Some(root) = &store.layout().work else { return };
+    let held = match store.plan(&Wanted::all(Direction::Both)) {
+        Ok(plan) => plan.held,
+        // What refuses to be looked at is named by its path.
+        Err(_) if problems.iter().any(|problem| problem.refusal().is_some()) => return,
+        Err(error) => {
+            let what = What::NotSynced { reason: error.with_causes() };
+            return problems.push(Problem { id: None, path: root.conversations.clone(), what });
+        }
+    };
+    for held in held.into_iter().filter(|held| held.kind != HeldKind::Unjoined) {
+        let named = |problem: &Problem| problem.id == held.id && held.reason.contains(&*problem.path.to_string_lossy());
+        if !problems.iter().any(named) {
+            let found = held.id.and_then(|id| snapshot.get(id)).map(|found| found.path().to_owned());
+            let path = found.unwrap_or_else(|| root.conversations.clone());
+            problems.push(Problem { id: held.id, path, what: What::NotSynced { reason: held.reason } });
+        }
+    }
+}
+
+/// What is wrong with the copies of one conversation. A file that is hidden in this worktree is not missing from it.
+fn copy_problems(store: &Store, snapshot: &Snapshot, conversation: &Conversation) -> Vec<Problem> {
     let (id, dirs) = (conversation.id, conversation.dirs());
+    let is_hidden = |file: ManagedFile| hides(snapshot.ledger.get(id), Path::new(file.name()));
     let mut problems = Vec::new();
     for (root, dir) in [(Root::Store, dirs.store), (Root::Work, dirs.work)] {
         let Some(dir) = dir else { continue };
@@ -174,6 +203,7 @@ fn copy_problems(store: &Store, conversation: &Conversation) -> Vec<Problem> {
             };
             let Some((file, flaw)) = flaw else { continue };
             let what = match flaw {
+                Flaw::Missing if root == Root::Work && is_hidden(file) => continue,
                 Flaw::Missing => What::Missing { root },
                 Flaw::Broken(reason) => What::Broken { root, reason },
             };

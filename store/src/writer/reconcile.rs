@@ -271,10 +271,8 @@ impl Operation<'_> {
         let Some(found) = self.snapshot().get(id) else { return Ok(Vec::new()) };
         self.snapshot().check_readable(id)?;
         let mut sighting = Sighting::of(self.store().disk(), layout, self.snapshot(), found)?;
-        if sighting.wanted.is_some() && self.snapshot().work_dir(layout, id) == sighting.at {
-            // What it lies in has not moved, and it does not move without that.
-            sighting.wanted = sighting.at.clone();
-        }
+        // What it lies in may not have moved, and it does not move without that.
+        sighting.go_where_parent_is(self.snapshot().work_dir(layout, id));
         let shown = layout.shown();
         let mut plan = Plan::default();
         plan.add(&sighting, direction, Ground { reached: &root.conversations, shown: &shown.conversations });

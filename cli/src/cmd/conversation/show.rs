@@ -43,6 +43,8 @@ struct Details {
     children: Vec<String>,
     store_path: Option<String>,
     workspace_path: Option<String>,
+    /// Files of it that are hidden in this worktree.
+    hidden: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -91,6 +93,8 @@ fn details(view: &View, findings: &Findings, it: &Conversation) -> Details {
         children: words(tree.children(it.id)),
         store_path: it.store.as_ref().map(|place| place.dir.to_string_lossy().into_owned()),
         workspace_path: view.workspace_path(it).map(|path| path.to_string_lossy().into_owned()),
+        // What cannot be looked at is named by `jp doctor`.
+        hidden: view.store.hidden_files(&view.snapshot, it.id).unwrap_or_default(),
         record,
     }
 }
@@ -136,6 +140,8 @@ fn print(ctx: &Ctx<'_>, view: &View, it: &Conversation, details: &Details, probl
     }
     field("Workspace", details.workspace_path.clone())?;
     field("Store", details.store_path.clone())?;
+    let hidden = Some(details.hidden.join(", ")).filter(|hidden| !hidden.is_empty());
+    field("Hidden", hidden.map(|files| format!("{files} (`jp c unhide {}` shows it again)", details.record.id)))?;
     for problem in problems {
         field("Problem", Some(problem.clone()))?;
     }

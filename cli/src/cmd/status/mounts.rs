@@ -1,16 +1,13 @@
-//! What `jp status` says of mounts, and of what was saved through them and is not in the store yet.
+//! What `jp status` says of mounts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jp_fs::mirror::{InStep, Left};
 use jp_fs::mount::Arrival;
-use jp_store::conversation::Conversation;
-use jp_store::layout::{ARCHIVE, CONVERSATIONS, Partition};
+use jp_store::layout::CONVERSATIONS;
 use serde::Serialize;
 
 use crate::ctx::View;
-use crate::drafts::{self, Draft as OnDisk};
-use crate::error::{Error, Result};
 use crate::mounts::{self, Kind, Known, Standing, StateDir};
 use crate::{change, mountinfo};
 
@@ -45,23 +42,6 @@ pub(crate) struct Mount {
     reconciles: Option<u64>,
     /// Whether a mirror has nothing to do.
     resting: Option<bool>,
-}
-
-/// A save that is not in the store.
-#[derive(Debug, Serialize)]
-pub(crate) struct Draft {
-    id: String,
-    file: String,
-    /// Where the mount shows it.
-    path: String,
-    line: Option<usize>,
-    column: Option<usize>,
-    reason: Option<String>,
-    bytes: u64,
-    since: Option<String>,
-    waiting: Option<String>,
-    #[serde(skip)]
-    arrived: bool,
 }
 
 impl Mount {
@@ -107,6 +87,11 @@ impl Mount {
             reconciles,
             resting,
         }
+    }
+
+    /// Whether the mount is taking in this conversation.
+    pub(crate) fn is_arriving(&self, id: &str) -> bool {
+        self.arrivals.iter().any(|arrival| arrival.id == id)
     }
 
     /// One that nothing is known of.
@@ -165,70 +150,6 @@ impl Mount {
     }
 }
 
-impl Draft {
-    /// Every draft of this worktree.
-    pub(crate) fn list(view: &View) -> Result<Vec<Self>> {
-        let state = StateDir::of(view.store.layout());
-        let point =
-            state.known().map_or_else(|| view.store.layout().storage.join(CONVERSATIONS), |known| known.record.point);
-        let found =
-            drafts::list(state.files(), &state.drafts()).map_err(|error| Error::io("read", &state.drafts(), &error))?;
-        Ok(found.into_iter().map(|draft| Self::of(view, &point, draft)).collect())
-    }
-
-    fn of(view: &View, point: &Path, draft: OnDisk) -> Self {
-        let place = draft.header.reason.as_ref().filter(|reason| reason.line > 0);
-        Self {
-            id: draft.id.to_string(),
-            path: point.join(shown(view, &draft)).join(&draft.file).display().to_string(),
-            line: place.map(|reason| reason.line),
-            column: place.map(|reason| reason.column),
-            reason: draft.header.reason.map(|reason| reason.reason),
-            file: draft.file,
-            bytes: draft.bytes,
-            since: draft.header.since,
-            waiting: draft.header.waiting,
-            arrived: view.snapshot.get(draft.id).is_some(),
-        }
-    }
-
-    /// In one line.
-    pub(crate) fn line(&self) -> String {
-        let place = match (self.line, self.column) {
-            (Some(line), Some(column)) => format!(" line {line}, column {column}"),
-            _ => String::new(),
-        };
-        let why = match (&self.reason, &self.waiting) {
-            (Some(reason), _) => format!(": {reason}"),
-            (None, Some(waiting)) => format!(": waiting for the {waiting}"),
-            (None, None) => String::new(),
-        };
-        let rest = if self.arrived { "the store has the last good version" } else { "it is not in the store yet" };
-        format!("{}{place}{why} ({rest})", self.path)
-    }
-}
-
-/// The conversation's directory below the mount point. One that has not arrived yet has no place among the others.
-fn shown(view: &View, draft: &OnDisk) -> PathBuf {
-    let Some(found) = view.snapshot.get(draft.id) else {
-        return draft.id.deciseconds().to_string().into();
-    };
-    let tree = view.snapshot.tree(found.partition);
-    let mut lineage: Vec<_> = std::iter::once(found.id).chain(tree.ancestors(found.id)).collect();
-    lineage.reverse();
-    let mut path = match found.partition {
-        Partition::Live => PathBuf::new(),
-        Partition::Archived => PathBuf::from(ARCHIVE),
-    };
-    for (depth, id) in lineage.into_iter().enumerate() {
-        if depth > 0 {
-            path.push(CONVERSATIONS);
-        }
-        path.push(view.snapshot.get(id).map_or_else(|| id.deciseconds().to_string().into(), Conversation::name));
-    }
-    path
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -266,15 +187,21 @@ mod tests {
         }
         let said = project.jp("status");
         let place = "/.jp/conversations/17528832001-one/conversations/17528842001-two/metadata.json";
-        let line = format!("{place} line 3, column 5: trailing comma (the store has the last good version)\n");
+        let line = format!("{place}: line 3, column 5: trailing comma; the store's file was changed since\n");
         assert!(said.out.contains(&line), "{}", said.out);
-        let line = "/17528852001/events.json: waiting for the lock (it is not in the store yet)\n";
+        let line = "/17528852001/events.json: its conversation is not in the store\n";
         assert!(said.out.contains(line), "{}", said.out);
         let report: Value = serde_json::from_str(&project.jp("status --json").out).unwrap();
         let drafts = &report["drafts"];
         assert_eq!((&drafts[0]["id"], &drafts[0]["bytes"]), (&"jp-c17528842001".into(), &3.into()));
         assert_eq!((&drafts[0]["line"], &drafts[1]["line"]), (&3.into(), &Value::Null));
         assert!(drafts[0]["path"].as_str().unwrap().ends_with(place));
+        assert_eq!((&drafts[0]["state"], &drafts[1]["state"]), (&"invalid".into(), &"gone".into()));
+        let listed = project.jp("draft ls");
+        assert!(listed.out.starts_with("jp-c17528842001\tmetadata.json\t3\t"), "{}", listed.out);
+        let doctor: Value = serde_json::from_str(&project.jp("doctor --json").out).unwrap();
+        let kinds = doctor["findings"].as_array().unwrap().iter().filter(|it| it["kind"] == "draft");
+        assert_eq!((kinds.count(), &doctor["healthy"]), (2, &false.into()));
     }
 
     #[test]
