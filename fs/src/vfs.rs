@@ -23,7 +23,6 @@ mod xattr;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,12 +35,10 @@ use jp_store::error::Context as _;
 use jp_store::lock::{Guard, Wait};
 use jp_store::reconcile::ManagedFile;
 use jp_store::writer::Writer;
-use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
 pub use attr::{Attr, SetAttr};
 pub use find::{Found, Lookup};
-pub use list::Listed;
 pub use look::Seen;
 pub use noticed::Noticed;
 pub use rename::Rename;
@@ -53,7 +50,9 @@ use crate::catalog::{Catalog, Item, Stale};
 use crate::draft::Draft;
 use crate::error::{FsError, Result};
 use crate::inodes::Inodes;
+use crate::listings::Listings;
 use crate::node::{Dir, Home, Node};
+use crate::renames::{Renames, Renaming};
 use crate::teller::Outbox;
 
 /// What the mount may do.
@@ -84,6 +83,7 @@ pub struct Vfs {
     began: i64,
     catalog: RwLock<Catalog>,
     inodes: Mutex<Inodes>,
+    renames: Renames,
     drafts: Mutex<HashMap<(ConversationId, ManagedFile), Draft>>,
     /// Of which files there is a draft on disk, whether or not that is the latest.
     kept: Mutex<HashSet<(ConversationId, ManagedFile)>>,
@@ -94,7 +94,7 @@ pub struct Vfs {
     touched: Mutex<HashMap<Node, i64>>,
     /// How often the content of a file has gone stale.
     shifts: Mutex<HashMap<Node, i64>>,
-    listings: Mutex<LruCache<u64, Arc<Vec<Listed>>>>,
+    listings: Mutex<Listings>,
     echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
     aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
     sight: Mutex<Sight>,
@@ -198,6 +198,7 @@ impl Vfs {
             began,
             catalog: RwLock::new(Catalog::new(rules.all)),
             inodes: Mutex::default(),
+            renames: Renames::default(),
             drafts: Mutex::default(),
             kept: Mutex::default(),
             clean: Mutex::default(),
@@ -205,7 +206,7 @@ impl Vfs {
             fresh: Mutex::default(),
             touched: Mutex::default(),
             shifts: Mutex::default(),
-            listings: Mutex::new(LruCache::new(NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN))),
+            listings: Mutex::default(),
             echo: Mutex::default(),
             aware: Mutex::default(),
             sight: Mutex::default(),
@@ -301,6 +302,46 @@ impl Vfs {
         self.inodes.lock().resolve(number).ok_or(FsError::Stale)
     }
 
+    /// Does something with the node that a number stands for. If a file of its conversation is renamed or removed meanwhile, it
+    /// does so again while none is.
+    fn while_named<T>(&self, number: u64, work: impl Fn(&Node) -> Result<T>) -> Result<T> {
+        self.while_named_then(number, work, |_, done| done)
+    }
+
+    /// As [`Vfs::while_named`], and then something else before the number can stand for another node.
+    fn while_named_then<T, U>(
+        &self,
+        number: u64,
+        work: impl Fn(&Node) -> Result<T>,
+        then: impl FnOnce(&mut Inodes, T) -> U,
+    ) -> Result<U> {
+        let mut at = self.node(number)?.conversation();
+        if let Some(id) = at
+            && let Some(before) = self.renames.count(id)
+        {
+            let done = work(&self.node(number)?);
+            let mut inodes = self.inodes.lock();
+            if self.renames.count(id) == Some(before) {
+                return done.map(|done| then(&mut inodes, done));
+            }
+        }
+        loop {
+            // Whoever renames or removes has the room.
+            let _room = at.map(|id| self.room(id).lock_arc());
+            let node = self.node(number)?;
+            if node.conversation() == at {
+                let done = work(&node)?;
+                return Ok(then(&mut self.inodes.lock(), done));
+            }
+            at = node.conversation();
+        }
+    }
+
+    /// Names of these nodes are about to change. The caller has their rooms.
+    fn renaming(&self, nodes: &[&Node]) -> Renaming<'_> {
+        self.renames.begin(nodes.iter().filter_map(|node| node.conversation()))
+    }
+
     /// What is known of a conversation.
     fn item(&self, id: ConversationId) -> Result<Item> {
         self.catalog.read().get(id).cloned().ok_or(FsError::Stale)
@@ -373,6 +414,7 @@ impl Vfs {
     fn touch(&self, dir: &Node) {
         let now = self.now();
         self.touched.lock().insert(dir.clone(), now);
+        self.listings.lock().changed(dir);
     }
 
     /// What has become stale is told to the kernel in a while.
@@ -389,6 +431,13 @@ impl Vfs {
             }
         }
         drop(touched);
+        let mut listings = self.listings.lock();
+        for stale in &stale {
+            if let Stale::Name(dir, _) | Stale::Content(dir @ Node::Children(_)) = stale {
+                listings.changed(dir);
+            }
+        }
+        drop(listings);
         let this = thread::current().id();
         let aware = self.aware.lock().clone();
         let news = stale.into_iter().filter(|stale| match stale {

@@ -68,9 +68,8 @@ const TOP_MODE: u32 = 0o755;
 impl Vfs {
     /// What a node is like.
     pub fn attr(&self, number: u64) -> Result<Attr> {
-        let node = self.node(number)?;
         // The number is known, so whatever is not there any more is gone, not misspelt.
-        match self.attr_of(&node) {
+        match self.while_named(number, |node| self.attr_of(node)) {
             Ok(attr) => Ok(Attr { number, ..attr }),
             Err(error) if error.is_absent() => Err(FsError::Stale),
             Err(error) => Err(error),
@@ -107,16 +106,21 @@ impl Vfs {
 
     /// Does something with a conversation's files, and once more if its directory turns out to have been renamed beside us.
     pub(super) fn or_look_again<T>(&self, node: &Node, work: impl Fn() -> Result<T>) -> Result<T> {
+        let before = node.conversation().map(|id| (id, self.dir_of(id)));
         let result = work();
-        match (&result, node.conversation()) {
-            (Err(error), Some(id)) if error.errno() == libc::ENOENT => {
+        match (&result, before) {
+            (Err(error), Some((id, Ok(dir)))) if error.errno() == libc::ENOENT => {
                 // Whoever looks for what is not there, as git looks for a `.gitignore`, costs nobody what is known.
                 if self.path(node).is_ok_and(|path| self.backing.remembers_nothing(&path)) {
                     return result;
                 }
-                let dir = self.dir_of(id)?;
                 self.backing.doubt(&dir);
-                if self.backing.stat(&dir).is_ok() {
+                let stays = self.backing.stat(&dir).is_ok();
+                if self.dir_of(id)? != dir {
+                    // The renamed directory is known by now.
+                    return work();
+                }
+                if stays {
                     return result;
                 }
                 self.look_at_names()?;

@@ -29,6 +29,7 @@ impl Vfs {
             return Err(FsError::Refused("another name of a conversation; remove the conversation"));
         }
         let _hold = self.hold(caller, &[&node])?;
+        let _renaming = self.renaming(&[&node]);
         self.save_orphan(&node)?;
         match &node {
             Node::Managed(id, file) if !self.item(*id)?.pending => {
@@ -58,8 +59,7 @@ impl Vfs {
         }
         let _aware = self.aware(&dir, name);
         let number = self.number(&node);
-        // `.` and `..` are always there.
-        if self.list(number, 0)?.len() > 2 {
+        if self.list(number, 0)?.rest().any(|(_, listed)| !listed.is_dots()) {
             return Err(FsError::NotEmpty);
         }
         match &node {

@@ -109,6 +109,7 @@ impl Vfs {
             // Whoever moves it copies and removes it instead, as between filesystems.
             return Err(FsError::CrossDevice);
         }
+        let renaming = self.renaming(&[source, target]);
         self.make_room(target, kind)?;
         self.save_orphan(target)?;
         match target {
@@ -158,6 +159,7 @@ impl Vfs {
             self.drop_draft(*id, *file)?;
         }
         self.inodes.lock().renamed(source, target);
+        drop(renaming);
         drop(hold);
         if let Node::Managed(id, _) = target {
             let _room = self.room(*id).lock_arc();
@@ -189,6 +191,7 @@ impl Vfs {
             // Whoever moves it copies and removes it instead, file by file.
             return Err(FsError::CrossDevice);
         }
+        let _renaming = self.renaming(&[source, target]);
         self.make_way(target)?;
         let (from, to) = (self.path(source)?, self.path(target)?);
         // A directory that is hidden there is not in the way, whatever is in it.
@@ -209,6 +212,7 @@ impl Vfs {
 
     fn exchange(&self, caller: Caller, one: &Node, other: &Node) -> Result<()> {
         let hold = self.hold(caller, &[one, other])?;
+        let _renaming = self.renaming(&[one, other]);
         match (self.is_stored_managed(one)?, self.is_stored_managed(other)?) {
             (true, true) => return Err(FsError::Invalid("two managed files do not change places".to_owned())),
             (false, false) => {

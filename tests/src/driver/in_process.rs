@@ -124,13 +124,13 @@ impl InProcess {
         Ok(found)
     }
 
-    /// Names and cookies of a directory from a place in it, as many as asked for.
+    /// Names of a directory from a position in it, each with the position after it, as many as asked for.
     pub fn list_from(&mut self, path: &str, after: u64, count: usize) -> Done<Vec<(u64, String)>> {
         let (dir, _) = self.walk(path, true)?;
         let listing = self.vfs.list(dir.number, after).map_err(|error| error.errno())?;
         self.settle();
-        let rest = listing.iter().filter(|listed| listed.cookie > after);
-        Ok(rest.map(|listed| (listed.cookie, listed.name.to_string_lossy().into_owned())).take(count).collect())
+        let rest = listing.rest();
+        Ok(rest.map(|(position, listed)| (position, listed.name.to_string_lossy().into_owned())).take(count).collect())
     }
 
     fn note(&mut self, number: u64) {
@@ -324,7 +324,7 @@ impl Driver for InProcess {
     fn list(&mut self, path: &str) -> Done<Vec<String>> {
         self.on(path, true, |vfs, attr| {
             let listing = vfs.list(attr.number, 0)?;
-            let names = listing.iter().map(|listed| listed.name.to_string_lossy().into_owned());
+            let names = listing.rest().map(|(_, listed)| listed.name.to_string_lossy().into_owned());
             let mut names: Vec<String> = names.filter(|name| name != "." && name != "..").collect();
             names.sort();
             Ok(names)
