@@ -4,7 +4,7 @@
 //! # Locks
 //!
 //! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `kept`,
-//! `clean`, `fresh`, `touched`, `shifts`, `listings`, `echo`, `aware`, `seen`) last, for a moment each and never one inside
+//! `clean`, `fresh`, `touched`, `suspects`, `shifts`, `listings`, `echo`, `aware`, `seen`) last, for a moment each and never one inside
 //! another. What goes stale is handed to a thread of its own, so that no lock is held while the kernel is told.
 
 mod around;
@@ -13,8 +13,10 @@ mod dirs;
 mod files;
 mod find;
 mod former;
+mod hidden;
 mod list;
 mod look;
+mod named;
 mod noticed;
 mod remove;
 mod rename;
@@ -52,7 +54,7 @@ use crate::error::{FsError, Result};
 use crate::inodes::Inodes;
 use crate::listings::Listings;
 use crate::node::{Dir, Home, Node};
-use crate::renames::{Renames, Renaming};
+use crate::renames::Renames;
 use crate::teller::Outbox;
 
 /// What the mount may do.
@@ -92,6 +94,7 @@ pub struct Vfs {
     rooms: Mutex<HashMap<ConversationId, Arc<Mutex<()>>>>,
     fresh: Mutex<HashMap<ConversationId, Fresh>>,
     touched: Mutex<HashMap<Node, i64>>,
+    suspects: Mutex<hidden::Suspects>,
     /// How often the content of a file has gone stale.
     shifts: Mutex<HashMap<Node, i64>>,
     listings: Mutex<Listings>,
@@ -205,6 +208,7 @@ impl Vfs {
             rooms: Mutex::default(),
             fresh: Mutex::default(),
             touched: Mutex::default(),
+            suspects: Mutex::default(),
             shifts: Mutex::default(),
             listings: Mutex::default(),
             echo: Mutex::default(),
@@ -295,51 +299,6 @@ impl Vfs {
 
     fn writable(&self) -> Result<()> {
         if self.rules.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
-    }
-
-    /// What a number stands for.
-    fn node(&self, number: u64) -> Result<Node> {
-        self.inodes.lock().resolve(number).ok_or(FsError::Stale)
-    }
-
-    /// Does something with the node that a number stands for. If a file of its conversation is renamed or removed meanwhile, it
-    /// does so again while none is.
-    fn while_named<T>(&self, number: u64, work: impl Fn(&Node) -> Result<T>) -> Result<T> {
-        self.while_named_then(number, work, |_, done| done)
-    }
-
-    /// As [`Vfs::while_named`], and then something else before the number can stand for another node.
-    fn while_named_then<T, U>(
-        &self,
-        number: u64,
-        work: impl Fn(&Node) -> Result<T>,
-        then: impl FnOnce(&mut Inodes, T) -> U,
-    ) -> Result<U> {
-        let mut at = self.node(number)?.conversation();
-        if let Some(id) = at
-            && let Some(before) = self.renames.count(id)
-        {
-            let done = work(&self.node(number)?);
-            let mut inodes = self.inodes.lock();
-            if self.renames.count(id) == Some(before) {
-                return done.map(|done| then(&mut inodes, done));
-            }
-        }
-        loop {
-            // Whoever renames or removes has the room.
-            let _room = at.map(|id| self.room(id).lock_arc());
-            let node = self.node(number)?;
-            if node.conversation() == at {
-                let done = work(&node)?;
-                return Ok(then(&mut self.inodes.lock(), done));
-            }
-            at = node.conversation();
-        }
-    }
-
-    /// Names of these nodes are about to change. The caller has their rooms.
-    fn renaming(&self, nodes: &[&Node]) -> Renaming<'_> {
-        self.renames.begin(nodes.iter().filter_map(|node| node.conversation()))
     }
 
     /// What is known of a conversation.
@@ -456,6 +415,15 @@ impl Vfs {
                 let shift = shifts.entry(node.clone()).or_default();
                 *shift = (*shift + 1) % SHIFTS;
             }
+        }
+    }
+
+    /// A file got another name, and the kernel has yet to see that its content changed.
+    fn move_shift(&self, from: &Node, to: &Node) {
+        let mut shifts = self.shifts.lock();
+        match shifts.remove(from) {
+            Some(shift) => drop(shifts.insert(to.clone(), shift)),
+            None => drop(shifts.remove(to)),
         }
     }
 

@@ -174,7 +174,7 @@ impl Filesystem for Host {
         let set = SetAttr { size, mode, uid, gid, atime: atime.map(nanos), mtime: mtime.map(nanos) };
         let long = self.long();
         match self.run("setattr", ino.0, |vfs| vfs.set_attr(caller(req), ino.0, set)) {
-            Ok(attr) => reply.attr(&long, &told(&attr)),
+            Ok(Found { attr, keep }) => reply.attr(if keep { &long } else { &NEVER }, &told(&attr)),
             Err(errno) => reply.error(errno),
         }
     }

@@ -10,6 +10,7 @@ use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::CONVERSATIONS;
 use jp_store::modes::PERMISSIONS;
+use jp_store::path_text::to_text;
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 
@@ -309,7 +310,7 @@ impl Vfs {
     }
 
     fn set_aside(&self, id: ConversationId, path: &Path, kind: Kind) -> Result<()> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = path.file_name().unwrap_or_default();
         match kind {
             Kind::Dir => {
                 for (name, kind) in self.backing.list(path).context("list", path)? {
@@ -319,7 +320,7 @@ impl Vfs {
             }
             Kind::File => {
                 let bytes = self.backing.read_all(path).context("read", path)?;
-                self.writer.keep(id, "hidden-file", &name, &bytes)?;
+                self.writer.keep(id, "hidden-file", name, &bytes)?;
             }
             Kind::Link | Kind::Other => {}
         }
@@ -333,10 +334,8 @@ impl Vfs {
             Node::Managed(id, file) => (*id, PathBuf::from(file.name())),
             _ => return Ok(()),
         };
-        if self.is_hidden(id, &inner)
-            && let Some(inner) = inner.to_str()
-        {
-            self.note(&[Change::ShowFile(id, inner.to_owned())])?;
+        if self.is_hidden(id, &inner) {
+            self.note(&[Change::ShowFile(id, to_text(&inner).into_owned())])?;
         }
         Ok(())
     }

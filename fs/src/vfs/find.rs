@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::layout::CONVERSATIONS;
+use jp_store::path_text::to_text;
 use jp_store::scratch::is_scratch;
 
 use super::{Attr, Vfs, check_name, managed_file};
@@ -97,7 +98,9 @@ impl Vfs {
             }
             Node::Own(id, inner) => Ok((self.inside(*id, inner.join(name)), true)),
             Node::Scratch(home, inner) => Ok((Some(Node::Scratch(*home, inner.join(name))), true)),
-            Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => Err(FsError::NotDir),
+            Node::Managed(..) | Node::Under(_) | Node::Alias(..) => Err(FsError::NotDir),
+            // The path may lead to another directory by now.
+            Node::Orphan(_) => Err(FsError::Stale),
         }
     }
 
@@ -153,7 +156,7 @@ impl Vfs {
     pub(super) fn is_hidden(&self, id: ConversationId, inner: &Path) -> bool {
         let catalog = self.catalog.read();
         let Some(item) = catalog.get(id).filter(|item| !item.hidden.is_empty()) else { return false };
-        inner.to_str().is_some_and(|inner| item.hidden.contains(inner))
+        item.hidden.contains(&*to_text(inner))
     }
 
     /// Whether a node is a file that is hidden in this worktree.

@@ -1,6 +1,7 @@
 //! Keeps bytes that lost against others, for a person to find.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 use super::Writer;
 use crate::conflict;
@@ -10,7 +11,7 @@ use crate::id::ConversationId;
 
 impl Writer {
     /// Keeps one file among a conversation's losers. The label says what it lost against.
-    pub fn keep(&self, id: ConversationId, label: &str, name: &str, bytes: &[u8]) -> Result<()> {
+    pub fn keep(&self, id: ConversationId, label: &str, name: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let disk = self.store.disk();
         let owner = self.store.layout.store.conflicts().join(id.deciseconds().to_string());
         make_dirs(disk, &owner, self.store.layout.store_access())?;
