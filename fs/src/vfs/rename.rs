@@ -103,10 +103,7 @@ impl Vfs {
         let hold = self.hold(caller, &[source, target])?;
         let source_is_stored = self.is_stored_managed(source)?;
         let stays = source_is_stored || self.leaves_store(source, target)?;
-        if matches!(source, Node::Own(..))
-            && stays
-            && kind != Kind::File
-        {
+        if matches!(source, Node::Own(..)) && stays && kind != Kind::File {
             // Whoever moves it copies and removes it instead, as between filesystems.
             return Err(FsError::CrossDevice);
         }

@@ -188,7 +188,10 @@ impl InProcess {
 
     fn write_whole(&mut self, path: &str, bytes: &[u8], piece: usize) -> Done<()> {
         let opened = match self.walk(path, true) {
-            Ok((attr, _)) => self.vfs.set_attr(me(), attr.number, SetAttr { size: Some(0), ..SetAttr::default() }).map(|found| found.attr),
+            Ok((attr, _)) => self
+                .vfs
+                .set_attr(me(), attr.number, SetAttr { size: Some(0), ..SetAttr::default() })
+                .map(|found| found.attr),
             Err(libc::ENOENT) => {
                 let (dir, name) = split(path);
                 let (dir, _) = self.walk(dir, true)?;
