@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use jp_tests::{Mounted, TestEnv, User, have, ids, until};
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::TimeSpec;
 
 use super::lines;
 
@@ -190,18 +193,19 @@ fn a_conversation_that_moved_says_so_whatever_time_its_file_is_given() {
     let (a, d) = (at("printf %s \"$A\""), at("printf %s \"$D\""));
     let mut from = at("printf %s \"$B\"");
     let name = from.file_name().expect("a name").to_owned();
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let stamp = TimeSpec::new(1_000_000_000, 0);
     for round in 0..20 {
         let (parent, id) = if round % 2 == 0 { (&d, ids::D) } else { (&a, ids::A) };
         // The kernel has it in its cache.
         fs::read(from.join("metadata.json")).expect("read");
         let to = parent.join("conversations").join(&name);
         fs::rename(&from, &to).expect("moved");
-        let file = fs::File::options().write(true).open(to.join("metadata.json")).expect("opened");
-        file.set_modified(time).expect("set");
-        let text = fs::read_to_string(to.join("metadata.json")).expect("read");
+        let path = to.join("metadata.json");
+        utimensat(AT_FDCWD, &path, &stamp, &stamp, UtimensatFlags::FollowSymlink).expect("set");
+        let text = fs::read_to_string(&path).expect("read");
         assert!(text.contains(&id.to_string()), "round {round}: {text}");
-        assert_eq!(fs::metadata(to.join("metadata.json")).and_then(|meta| meta.modified()).expect("there"), time);
+        let meta = fs::metadata(&path).expect("there");
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (1_000_000_000, 0));
         from = to;
     }
 }
