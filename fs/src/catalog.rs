@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jp_store::ConversationId;
 use jp_store::layout::{ARCHIVE, CONVERSATIONS, Partition};
@@ -28,8 +29,9 @@ pub struct Item {
     pub dir: PathBuf,
     /// Whether it is not whole yet, and so not in the store.
     pub pending: bool,
-    /// Its files that are hidden in this worktree, by path in its directory.
-    pub hidden: BTreeSet<String>,
+    /// Its files that are hidden in this worktree, by the text of their path in its directory. Shared, because there may be very
+    /// many and most changes are about something else.
+    pub hidden: Arc<BTreeSet<String>>,
 }
 
 /// A name or a content that the kernel may remember and should not.
@@ -264,6 +266,17 @@ impl Catalog {
     /// Whether a former name was added since this was last asked.
     pub fn take_former_news(&mut self) -> bool {
         std::mem::take(&mut self.former_news)
+    }
+
+    /// Hides a file of a conversation, or shows it again.
+    pub fn set_hidden(&mut self, id: ConversationId, file: &str, hidden: bool) {
+        let Some(item) = self.items.get_mut(&id).filter(|item| item.hidden.contains(file) != hidden) else { return };
+        let files = Arc::make_mut(&mut item.hidden);
+        if hidden {
+            files.insert(file.to_owned());
+        } else {
+            files.remove(file);
+        }
     }
 
     /// Makes a conversation this, or makes it go, and says which names that concerns.

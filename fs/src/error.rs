@@ -99,9 +99,9 @@ impl FsError {
         matches!(self, Self::Store(_)) && !asked_for.contains(&self.errno())
     }
 
-    /// Whether the name or the file is not there.
+    /// Whether the name or the file is not there. A file that the system fails to look at may be.
     pub fn is_absent(&self) -> bool {
-        matches!(self.errno(), libc::ENOENT | libc::ENOTDIR | libc::ESTALE)
+        matches!(self, Self::Stale) || matches!(self.errno(), libc::ENOENT | libc::ENOTDIR)
     }
 }
 

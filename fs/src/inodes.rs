@@ -80,6 +80,11 @@ impl Inodes {
         }
     }
 
+    /// Whether the kernel takes a number that was unlinked for a directory.
+    pub fn was_dir(&self, number: u64) -> bool {
+        self.kinds.get(&number) == Some(&Kind::Dir)
+    }
+
     /// The kernel has been told the number of a node once more, and what it is. The number is given back.
     pub fn tell(&mut self, node: &Node, kind: Kind) -> u64 {
         let number = self.number(node);
@@ -155,10 +160,13 @@ impl Inodes {
 
     /// A file lost its name. Its number is given back if the kernel still knows it.
     pub fn unlinked(&mut self, node: &Node) -> Option<u64> {
-        let number = self.known(node);
+        let (number, kind) = (self.known(node), self.known_kind(node));
         self.unbind(node);
         if let Some(number) = number {
             self.bound.insert(number, Node::Orphan(number));
+            if kind == Some(Kind::Dir) {
+                self.kinds.insert(number, Kind::Dir);
+            }
         }
         number
     }

@@ -396,6 +396,9 @@ fn tend(vfs: &Vfs, ending: &Flag) {
         if round.is_multiple_of(10) {
             // All of it is read and parsed for that.
             vfs.tend_arrivals();
+            if let Err(error) = vfs.tend_hidden() {
+                tracing::warn!(%error, "what is hidden of files that are gone could not be dropped");
+            }
         }
         if round.is_multiple_of(20) {
             vfs.keep_former();

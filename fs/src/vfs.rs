@@ -4,7 +4,7 @@
 //! # Locks
 //!
 //! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `kept`,
-//! `clean`, `fresh`, `touched`, `shifts`, `listings`, `echo`, `aware`, `seen`) last, for a moment each and never one inside
+//! `clean`, `fresh`, `touched`, `suspects`, `shifts`, `listings`, `echo`, `aware`, `seen`) last, for a moment each and never one inside
 //! another. What goes stale is handed to a thread of its own, so that no lock is held while the kernel is told.
 
 mod around;
@@ -14,8 +14,10 @@ mod drafts;
 mod files;
 mod find;
 mod former;
+mod hidden;
 mod list;
 mod look;
+mod named;
 mod noticed;
 mod remove;
 mod rename;
@@ -24,7 +26,6 @@ mod xattr;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,14 +38,12 @@ use jp_store::error::Context as _;
 use jp_store::lock::{Guard, Wait};
 use jp_store::reconcile::ManagedFile;
 use jp_store::writer::Writer;
-use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
 pub use attr::{Attr, SetAttr};
 pub use dirs::ArrivalNote;
 pub use drafts::Handled;
 pub use find::{Found, Lookup};
-pub use list::Listed;
 pub use look::Seen;
 pub use noticed::Noticed;
 pub use rename::Rename;
@@ -56,7 +55,9 @@ use crate::catalog::{Catalog, Item, Stale};
 use crate::draft::Draft;
 use crate::error::{FsError, Result};
 use crate::inodes::Inodes;
+use crate::listings::Listings;
 use crate::node::{Dir, Home, Node};
+use crate::renames::Renames;
 use crate::teller::Outbox;
 
 /// What the mount may do.
@@ -87,6 +88,7 @@ pub struct Vfs {
     began: i64,
     catalog: RwLock<Catalog>,
     inodes: Mutex<Inodes>,
+    renames: Renames,
     drafts: Mutex<HashMap<(ConversationId, ManagedFile), Draft>>,
     /// Of which files there is a draft on disk, whether or not that is the latest.
     kept: Mutex<HashSet<(ConversationId, ManagedFile)>>,
@@ -95,9 +97,10 @@ pub struct Vfs {
     rooms: Mutex<HashMap<ConversationId, Arc<Mutex<()>>>>,
     fresh: Mutex<HashMap<ConversationId, Fresh>>,
     touched: Mutex<HashMap<Node, i64>>,
+    suspects: Mutex<hidden::Suspects>,
     /// How often the content of a file has gone stale.
     shifts: Mutex<HashMap<Node, i64>>,
-    listings: Mutex<LruCache<u64, Arc<Vec<Listed>>>>,
+    listings: Mutex<Listings>,
     echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
     aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
     sight: Mutex<Sight>,
@@ -201,14 +204,16 @@ impl Vfs {
             began,
             catalog: RwLock::new(Catalog::new(rules.all)),
             inodes: Mutex::default(),
+            renames: Renames::default(),
             drafts: Mutex::default(),
             kept: Mutex::default(),
             clean: Mutex::default(),
             rooms: Mutex::default(),
             fresh: Mutex::default(),
             touched: Mutex::default(),
+            suspects: Mutex::default(),
             shifts: Mutex::default(),
-            listings: Mutex::new(LruCache::new(NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN))),
+            listings: Mutex::default(),
             echo: Mutex::default(),
             aware: Mutex::default(),
             sight: Mutex::default(),
@@ -300,11 +305,6 @@ impl Vfs {
         if self.rules.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
-    /// What a number stands for.
-    fn node(&self, number: u64) -> Result<Node> {
-        self.inodes.lock().resolve(number).ok_or(FsError::Stale)
-    }
-
     /// What is known of a conversation.
     fn item(&self, id: ConversationId) -> Result<Item> {
         self.catalog.read().get(id).cloned().ok_or(FsError::Stale)
@@ -377,6 +377,7 @@ impl Vfs {
     fn touch(&self, dir: &Node) {
         let now = self.now();
         self.touched.lock().insert(dir.clone(), now);
+        self.listings.lock().changed(dir);
     }
 
     /// What has become stale is told to the kernel in a while.
@@ -393,6 +394,13 @@ impl Vfs {
             }
         }
         drop(touched);
+        let mut listings = self.listings.lock();
+        for stale in &stale {
+            if let Stale::Name(dir, _) | Stale::Content(dir @ Node::Children(_)) = stale {
+                listings.changed(dir);
+            }
+        }
+        drop(listings);
         let this = thread::current().id();
         let aware = self.aware.lock().clone();
         let news = stale.into_iter().filter(|stale| match stale {
@@ -411,6 +419,15 @@ impl Vfs {
                 let shift = shifts.entry(node.clone()).or_default();
                 *shift = (*shift + 1) % SHIFTS;
             }
+        }
+    }
+
+    /// A file got another name, and the kernel has yet to see that its content changed.
+    fn move_shift(&self, from: &Node, to: &Node) {
+        let mut shifts = self.shifts.lock();
+        match shifts.remove(from) {
+            Some(shift) => drop(shifts.insert(to.clone(), shift)),
+            None => drop(shifts.remove(to)),
         }
     }
 

@@ -29,8 +29,8 @@ pub(crate) enum NewContent {
 }
 
 impl NewFile {
-    pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Self {
-        Self { path: name.into(), content: NewContent::File { bytes, mode: Access::Shared.file() } }
+    pub(crate) fn bytes(name: impl AsRef<Path>, bytes: Vec<u8>) -> Self {
+        Self { path: name.as_ref().to_owned(), content: NewContent::File { bytes, mode: Access::Shared.file() } }
     }
 }
 

@@ -30,6 +30,7 @@ pub mod moved;
 pub mod observe;
 mod own;
 pub mod parallel;
+pub mod path_text;
 pub mod plan;
 pub mod presence;
 pub mod problem;

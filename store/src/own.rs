@@ -11,6 +11,7 @@ use crate::layout::managed;
 use crate::ledger::Entry;
 use crate::meta::Meta;
 use crate::observe::{Rule, read_file, unmanaged};
+use crate::path_text::{to_path, to_text};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root, Stamp, decide_own, is_conclusive, newer};
 use crate::scan::is_absent;
@@ -86,7 +87,7 @@ pub(crate) fn is_exported(path: &Path) -> bool {
 /// Whether a file, or a directory it is in, is hidden.
 pub(crate) fn hides(entry: Option<&Entry>, path: &Path) -> bool {
     let Some(hidden) = entry.map(|entry| &entry.hidden).filter(|hidden| !hidden.is_empty()) else { return false };
-    path.ancestors().any(|path| path.to_str().is_some_and(|path| hidden.contains(path)))
+    path.ancestors().any(|path| hidden.contains(&*to_text(path)))
 }
 
 /// Whether a copy that is there was hidden, so that somebody has brought it back.
@@ -135,14 +136,14 @@ pub(crate) fn look(
     let taken = entry.and_then(|entry| entry.base).map_or(i64::MIN, |base| base.taken);
     let remembered = left.into_iter().flat_map(|left| left.own.keys());
     for path in remembered {
-        paths.entry(PathBuf::from(path)).or_default();
+        paths.entry(to_path(path).into_owned()).or_default();
     }
     let mut found = Vec::with_capacity(paths.len());
     for (path, [in_store, in_work]) in paths {
         if in_work.is_none() && !is_exported(&path) {
             continue;
         }
-        let base = path.to_str().and_then(|path| left?.own.get(path));
+        let base = left.and_then(|left| left.own.get(&*to_text(&path)));
         let read = |dir: &Path, stat: Option<Stat>, known: Option<Stamp>| match stat {
             Some(stat) => copy(disk, &dir.join(&path), stat, known, base, taken),
             None => Ok(None),
@@ -178,7 +179,8 @@ pub(crate) fn are_as_left(
     taken: i64,
 ) -> Result<bool> {
     for (path, base) in own {
-        let stamp = |dir: &Path| Ok(stat(disk, &dir.join(path))?.map(Stamp::from));
+        let path = to_path(path);
+        let stamp = |dir: &Path| Ok(stat(disk, &dir.join(&path))?.map(Stamp::from));
         // A directory is looked at like a file: it has changed when the names in it have.
         if !is_conclusive(base.store, stamp(store)?, taken) || !is_conclusive(base.work, stamp(work)?, taken) {
             return Ok(false);
@@ -198,7 +200,7 @@ pub(crate) fn has_nothing_new(disk: &dyn Disk, work: &Path, entry: Option<&Entry
             continue;
         }
         let Some(found) = stat(disk, &full)? else { continue };
-        let Some(base) = path.to_str().and_then(|path| left?.own.get(path)) else { return Ok(false) };
+        let Some(base) = left.and_then(|left| left.own.get(&*to_text(&path))) else { return Ok(false) };
         let now = copy(disk, &full, found, base.work, Some(base), taken)?;
         if now.map(|now| now.digest) != base.digest {
             return Ok(false);

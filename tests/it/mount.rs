@@ -23,6 +23,8 @@ mod git;
 mod helper;
 // A mount begins, ends, and is left behind.
 mod life;
+// Directories are listed, and paths followed, while names change.
+mod listings;
 // Somebody holds a conversation.
 mod locks;
 // Programs that look, copy, move, remove and rewrite.

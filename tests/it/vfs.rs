@@ -19,6 +19,10 @@ use serde_json::{Value, json};
 mod beginning;
 // Every call of every kind of change fails, and the process stops after each.
 mod faults;
+// Listings in pieces while names change.
+mod listings;
+// What renames and removals leave in the store and hide here.
+mod own_names;
 // Random operations against a model.
 mod random;
 // What is known of the store's directories is not looked for again.

@@ -18,7 +18,7 @@ fn item(n: u64, parent: Option<u64>, partition: Partition, shown: bool) -> Item 
         title: Some("title".to_owned()),
         dir: PathBuf::from(format!("/u/{n}-title")),
         pending: false,
-        hidden: BTreeSet::new(),
+        hidden: Arc::default(),
     }
 }
 

@@ -174,7 +174,7 @@ impl Filesystem for Host {
         let set = SetAttr { size, mode, uid, gid, atime: atime.map(nanos), mtime: mtime.map(nanos) };
         let long = self.long();
         match self.run("setattr", ino.0, |vfs| vfs.set_attr(caller(req), ino.0, set)) {
-            Ok(attr) => reply.attr(&long, &told(&attr)),
+            Ok(Found { attr, keep }) => reply.attr(if keep { &long } else { &NEVER }, &told(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -339,9 +339,9 @@ impl Filesystem for Host {
             Ok(listing) => listing,
             Err(errno) => return reply.error(errno),
         };
-        for listed in listing.iter().filter(|listed| listed.cookie > offset) {
+        for (position, listed) in listing.rest() {
             let number = INodeNo(self.vfs.number(&listed.node));
-            if reply.add(number, listed.cookie, kind(listed.kind), &listed.name) {
+            if reply.add(number, position, kind(listed.kind), &listed.name) {
                 break;
             }
         }
@@ -353,23 +353,29 @@ impl Filesystem for Host {
             Ok(listing) => listing,
             Err(errno) => return reply.error(errno),
         };
-        for listed in listing.iter().filter(|listed| listed.cookie > offset) {
+        let mut is_empty = true;
+        for (position, listed) in listing.rest() {
             // The kernel does not count `.` and `..` as looked up, and takes nothing but their numbers.
-            let dots = listed.cookie <= 2;
+            let dots = listed.is_dots();
             let long = self.long();
             let entered = self.run("readdirplus", ino.0, |vfs| match dots {
-                true => Ok(Attr::dir(vfs.number(&listed.node))),
+                true => Ok(Some(Attr::dir(vfs.number(&listed.node)))),
                 false => vfs.enter_listed(listed, offset == 0),
             });
-            // Gone since the listing was taken.
-            let Ok(attr) = entered else { continue };
-            let full = reply.add(INodeNo(attr.number), listed.cookie, &listed.name, &long, &told(&attr), Generation(0));
-            if full {
+            let attr = match entered {
+                Ok(Some(attr)) => attr,
+                Ok(None) => continue,
+                Err(errno) if is_empty => return reply.error(errno),
+                // What was found so far counts as looked up. The next request fails.
+                Err(_) => break,
+            };
+            if reply.add(INodeNo(attr.number), position, &listed.name, &long, &told(&attr), Generation(0)) {
                 if !dots {
                     self.vfs.forget(attr.number, 1);
                 }
                 break;
             }
+            is_empty = false;
         }
         reply.ok();
     }

@@ -6,7 +6,7 @@ use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::modes::PERMISSIONS;
 
-use super::Vfs;
+use super::{Found, Vfs};
 use crate::backing::{Space, Stat};
 use crate::caller::Caller;
 use crate::error::{FsError, Result};
@@ -68,9 +68,8 @@ const TOP_MODE: u32 = 0o755;
 impl Vfs {
     /// What a node is like.
     pub fn attr(&self, number: u64) -> Result<Attr> {
-        let node = self.node(number)?;
         // The number is known, so whatever is not there any more is gone, not misspelt.
-        match self.attr_of(&node) {
+        match self.while_named(number, |node| self.attr_of(node)) {
             Ok(attr) => Ok(Attr { number, ..attr }),
             Err(error) if error.is_absent() => Err(FsError::Stale),
             Err(error) => Err(error),
@@ -78,7 +77,10 @@ impl Vfs {
     }
 
     /// Sets what is to be set. A new size is a change of the content.
-    pub fn set_attr(&self, caller: Caller, number: u64, set: SetAttr) -> Result<Attr> {
+    ///
+    /// The kernel takes over the time in the answer and keeps the pages it has cached. If those may be older than the file, the
+    /// answer has a time that is 1 ns off and is not to be remembered: the next one drops the pages.
+    pub fn set_attr(&self, caller: Caller, number: u64, set: SetAttr) -> Result<Found> {
         self.writable()?;
         let before = self.attr(number)?;
         let node = self.node(number)?;
@@ -89,9 +91,14 @@ impl Vfs {
             self.truncate(caller, &node, size)?;
         }
         if set.mode.is_some() || set.atime.is_some() || set.mtime.is_some() {
-            self.set_rest(&node, set)?;
+            self.set_rest(number, set)?;
         }
-        self.attr(number)
+        let attr = self.attr(number)?;
+        let changed_beside = attr.kind == Kind::File && self.shifts.lock().contains_key(&self.node(number)?);
+        if changed_beside {
+            return Ok(Found { attr: Attr { mtime: attr.mtime ^ 1, ..attr }, keep: false });
+        }
+        Ok(Found { attr, keep: true })
     }
 
     /// How full the filesystem is that holds the store.
@@ -107,16 +114,21 @@ impl Vfs {
 
     /// Does something with a conversation's files, and once more if its directory turns out to have been renamed beside us.
     pub(super) fn or_look_again<T>(&self, node: &Node, work: impl Fn() -> Result<T>) -> Result<T> {
+        let before = node.conversation().map(|id| (id, self.dir_of(id)));
         let result = work();
-        match (&result, node.conversation()) {
-            (Err(error), Some(id)) if error.errno() == libc::ENOENT => {
+        match (&result, before) {
+            (Err(error), Some((id, Ok(dir)))) if error.errno() == libc::ENOENT => {
                 // Whoever looks for what is not there, as git looks for a `.gitignore`, costs nobody what is known.
                 if self.path(node).is_ok_and(|path| self.backing.remembers_nothing(&path)) {
                     return result;
                 }
-                let dir = self.dir_of(id)?;
                 self.backing.doubt(&dir);
-                if self.backing.stat(&dir).is_ok() {
+                let stays = self.backing.stat(&dir).is_ok();
+                if self.dir_of(id)? != dir {
+                    // The renamed directory is known by now.
+                    return work();
+                }
+                if stays {
                     return result;
                 }
                 self.look_at_names()?;
@@ -162,6 +174,10 @@ impl Vfs {
                 let dir = self.attr_of_children(*at)?;
                 Ok(Attr { kind: Kind::Link, size: target.as_os_str().len() as u64, mode: 0o777, ..dir })
             }
+            // A directory that was removed while a program had it open has nothing behind it.
+            Node::Orphan(number) if self.inodes.lock().was_dir(*number) => {
+                Ok(Attr { links: 0, ..self.attr_at(&self.state)? })
+            }
             Node::Own(..) | Node::Scratch(..) | Node::Under(_) | Node::Orphan(_) => {
                 let attr = self.attr_at(&self.path(node)?)?;
                 let touched = self.touched.lock().get(node).copied().filter(|_| attr.kind == Kind::Dir);
@@ -199,12 +215,15 @@ impl Vfs {
         Ok(Attr { mtime, atime: mtime, ctime: mtime, size: 4096, mode, ..attr })
     }
 
-    fn set_rest(&self, node: &Node, set: SetAttr) -> Result<()> {
-        // Whoever saves the file, or brings its draft to disk, writes down what it was like when they began.
-        let _room = match node {
-            Node::Managed(id, _) => Some(self.room(*id).lock_arc()),
-            _ => None,
-        };
+    fn set_rest(&self, number: u64, set: SetAttr) -> Result<()> {
+        let node = &self.node(number)?;
+        // Whoever saves the file, or brings its draft to disk, writes down what it was like when they began. Whoever renames it
+        // puts another file in its place.
+        let room = node.conversation().map(|id| self.room(id).lock_arc());
+        if self.node(number)? != *node {
+            drop(room);
+            return self.set_rest(number, set);
+        }
         if let Node::Managed(id, file) = node
             && let Some(mtime) = set.mtime
             && let Some(draft) = self.drafts.lock().get_mut(&(*id, *file))
@@ -215,6 +234,11 @@ impl Vfs {
         let path = match node {
             // Directories of conversations have neither a mode nor a time of their own.
             Node::Children(dir) => {
+                if let Some(mode) = set.mode
+                    && mode & 0o7777 != self.attr_of_children(*dir)?.mode
+                {
+                    return Err(FsError::Refused("the directory has no mode of its own"));
+                }
                 if let Some(mtime) = set.mtime {
                     self.touched.lock().insert(Node::Children(*dir), mtime);
                 }
@@ -225,7 +249,9 @@ impl Vfs {
         };
         if set.mtime.is_some() {
             // What somebody says it is, it is.
-            self.shifts.lock().remove(node);
+            if let Some(shift) = self.shifts.lock().get_mut(node) {
+                *shift = 0;
+            }
         }
         self.part_from_store(node)?;
         let has_draft = matches!(node, Node::Managed(id, file) if self.drafts.lock().contains_key(&(*id, *file)));

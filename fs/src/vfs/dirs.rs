@@ -10,6 +10,7 @@ use jp_store::journal::Change;
 use jp_store::layout::{CONVERSATIONS, Partition};
 use jp_store::lock::Wait;
 use jp_store::modes::{Access, PERMISSIONS};
+use jp_store::path_text::to_text;
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 use jp_store::writer::Writer;
@@ -62,8 +63,11 @@ impl Vfs {
                 let path = self.path(&node)?;
                 self.make_room(&node, Kind::Dir)?;
                 match self.backing.make_dir(&path, mode & PERMISSIONS) {
-                    // Hidden here, and there again from now on.
-                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                    // Hidden here, and a new directory from now on. What is in it stays hidden.
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                        self.backing.set_mode(&path, mode & PERMISSIONS).context("set the mode of", &path)?;
+                        self.touch(&node);
+                    }
                     made => made.context("make directory", &path)?,
                 }
                 self.note_own(&path);
@@ -139,9 +143,10 @@ impl Vfs {
         for (name, kind) in listed {
             let inner = inner.join(&name);
             let managed = inner.to_str().and_then(ManagedFile::from_name).is_some();
-            // What cannot be written down is shown.
-            let Some(text) = inner.to_str().filter(|_| !managed && !is_scratch(&name)) else { continue };
-            changes.push(Change::HideFile(id, text.to_owned()));
+            if managed || is_scratch(&name) {
+                continue;
+            }
+            changes.push(Change::HideFile(id, to_text(&inner).into_owned()));
             if kind == Kind::Dir {
                 self.hide_all_own(id, dir, &inner, changes)?;
             }

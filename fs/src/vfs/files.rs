@@ -10,6 +10,7 @@ use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::layout::CONVERSATIONS;
 use jp_store::modes::PERMISSIONS;
+use jp_store::path_text::to_text;
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 
@@ -23,8 +24,14 @@ use crate::node::{Dir, Home, Node};
 impl Vfs {
     /// A part of a file; less than asked for only at its end.
     pub fn read(&self, number: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
-        let node = self.node(number)?;
-        if let Node::Managed(id, file) = &node {
+        match self.while_named(number, |node| self.read_node(node, offset, size)) {
+            Err(error) if error.is_absent() => Err(FsError::Stale),
+            read => read,
+        }
+    }
+
+    fn read_node(&self, node: &Node, offset: u64, size: u32) -> Result<Vec<u8>> {
+        if let Node::Managed(id, file) = node {
             let draft = self.draft(*id, *file).map(|draft| draft.bytes);
             if let Some(bytes) = draft {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
@@ -33,18 +40,15 @@ impl Vfs {
             }
         }
         let read = || -> Result<Vec<u8>> {
-            let path = self.path(&node)?;
+            let path = self.path(node)?;
             Ok(self.backing.read(&path, offset, size as usize).context("read", &path)?)
         };
         let begun = Instant::now();
-        let read = self.or_look_again(&node, read);
+        let read = self.or_look_again(node, read);
         if let Node::Managed(id, _) = node {
-            self.ahead.read(id, begun.elapsed(), |id| self.catalog.read().next(id));
+            self.ahead.read(*id, begun.elapsed(), |id| self.catalog.read().next(id));
         }
-        match read {
-            Err(error) if error.is_absent() => Err(FsError::Stale),
-            read => read,
-        }
+        read
     }
 
     /// Fetches what readers are about to come to, until the end.
@@ -68,12 +72,13 @@ impl Vfs {
 
     /// Where a link points.
     pub fn read_link(&self, number: u64) -> Result<PathBuf> {
-        let node = self.node(number)?;
-        if let Node::Alias(at, name) = &node {
-            return self.read_alias(*at, name);
-        }
-        let path = self.path(&node)?;
-        Ok(self.backing.read_link(&path).context("read link", &path)?)
+        self.while_named(number, |node| {
+            if let Node::Alias(at, name) = node {
+                return self.read_alias(*at, name);
+            }
+            let path = self.path(node)?;
+            Ok(self.backing.read_link(&path).context("read link", &path)?)
+        })
     }
 
     pub(super) fn read_alias(&self, at: Dir, name: &OsStr) -> Result<PathBuf> {
@@ -305,7 +310,7 @@ impl Vfs {
     }
 
     fn set_aside(&self, id: ConversationId, path: &Path, kind: Kind) -> Result<()> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = path.file_name().unwrap_or_default();
         match kind {
             Kind::Dir => {
                 for (name, kind) in self.backing.list(path).context("list", path)? {
@@ -315,7 +320,7 @@ impl Vfs {
             }
             Kind::File => {
                 let bytes = self.backing.read_all(path).context("read", path)?;
-                self.writer.keep(id, "hidden-file", &name, &bytes)?;
+                self.writer.keep(id, "hidden-file", name, &bytes)?;
             }
             Kind::Link | Kind::Other => {}
         }
@@ -329,10 +334,8 @@ impl Vfs {
             Node::Managed(id, file) => (*id, PathBuf::from(file.name())),
             _ => return Ok(()),
         };
-        if self.is_hidden(id, &inner)
-            && let Some(inner) = inner.to_str()
-        {
-            self.note(&[Change::ShowFile(id, inner.to_owned())])?;
+        if self.is_hidden(id, &inner) {
+            self.note(&[Change::ShowFile(id, to_text(&inner).into_owned())])?;
         }
         Ok(())
     }

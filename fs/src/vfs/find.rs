@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::layout::CONVERSATIONS;
+use jp_store::path_text::to_text;
 use jp_store::scratch::is_scratch;
 
 use super::{Attr, Vfs, check_name, managed_file};
@@ -42,14 +43,22 @@ impl Vfs {
     /// What a name in a directory stands for. The kernel is taken to know what was found from now on.
     pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Lookup> {
         check_name(name)?;
-        let dir = self.node(parent)?;
-        let (node, keep) = self.find(caller, &dir, name)?;
-        let Some(node) = node else { return Ok(Lookup::Absent { keep }) };
-        match self.enter(&node) {
-            Ok(attr) => Ok(Lookup::Found(Found { attr, keep })),
-            Err(error) if error.is_absent() => Ok(Lookup::Absent { keep }),
-            Err(error) => Err(error),
-        }
+        let find = |dir: &Node| {
+            let (node, keep) = self.find(caller, dir, name)?;
+            let Some(node) = node else { return Ok((None, keep)) };
+            match self.attr_of(&node) {
+                Ok(attr) => Ok((Some((node, attr)), keep)),
+                Err(error) if error.is_absent() => Ok((None, keep)),
+                Err(error) => Err(error),
+            }
+        };
+        self.while_named_then(parent, find, |inodes, (found, keep)| match found {
+            Some((node, attr)) => {
+                let attr = Attr { number: inodes.tell(&node, attr.kind), ..attr };
+                Lookup::Found(Found { attr, keep })
+            }
+            None => Lookup::Absent { keep },
+        })
     }
 
     /// What a node is like, told to the kernel as something it can name from now on.
@@ -89,7 +98,9 @@ impl Vfs {
             }
             Node::Own(id, inner) => Ok((self.inside(*id, inner.join(name)), true)),
             Node::Scratch(home, inner) => Ok((Some(Node::Scratch(*home, inner.join(name))), true)),
-            Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => Err(FsError::NotDir),
+            Node::Managed(..) | Node::Under(_) | Node::Alias(..) => Err(FsError::NotDir),
+            // The path may lead to another directory by now.
+            Node::Orphan(_) => Err(FsError::Stale),
         }
     }
 
@@ -145,7 +156,16 @@ impl Vfs {
     pub(super) fn is_hidden(&self, id: ConversationId, inner: &Path) -> bool {
         let catalog = self.catalog.read();
         let Some(item) = catalog.get(id).filter(|item| !item.hidden.is_empty()) else { return false };
-        inner.to_str().is_some_and(|inner| item.hidden.contains(inner))
+        item.hidden.contains(&*to_text(inner))
+    }
+
+    /// Whether a node is a file that is hidden in this worktree.
+    pub(super) fn is_node_hidden(&self, node: &Node) -> bool {
+        match node {
+            Node::Managed(id, file) => self.is_hidden(*id, Path::new(file.name())),
+            Node::Own(id, inner) => self.is_hidden(*id, inner),
+            _ => false,
+        }
     }
 
     /// Whether a path of a conversation is not there for the program that has just made the directory.

@@ -1,9 +1,8 @@
-//! Listings. One is taken when a reader begins and serves it to the end; where a reader goes on is told by the name it
-//! stopped at, so names that come and go meanwhile make it neither miss nor repeat another.
+//! Listings. One is taken when a reader begins and serves every reader until a name in the directory changes. A reader goes on
+//! after the name it stopped at, so names that come and go make it neither miss nor repeat another.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Arc;
 
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
@@ -15,53 +14,52 @@ use jp_store::scratch::is_scratch;
 use super::find::is_plain;
 use super::{Attr, Vfs, managed_file};
 use crate::error::{FsError, Result};
-use crate::node::{Dir, Home, Node, cookie};
-
-/// One name in a directory.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// Where a reader goes on after it.
-    pub cookie: u64,
-    /// The name.
-    pub name: OsString,
-    /// What it stands for.
-    pub node: Node,
-    /// What kind of thing that is.
-    pub kind: Kind,
-    /// What it was like, where that had to be looked at for the listing.
-    pub attr: Option<Attr>,
-}
+use crate::listings::{Listed, Listing};
+use crate::node::{Dir, Home, Node, place_of};
 
 /// Names as they are found.
 #[derive(Default)]
 struct Names(Vec<Listed>);
 
 impl Names {
-    fn add(&mut self, cookie: u64, name: &OsStr, node: Node, kind: Kind) {
-        self.0.push(Listed { cookie, name: name.to_owned(), node, kind, attr: None });
+    fn add(&mut self, place: u64, name: &OsStr, node: Node, kind: Kind) {
+        self.0.push(Listed { place, name: name.to_owned(), node, kind, attr: None });
     }
 }
 
 impl Vfs {
-    /// Everything in a directory, by cookie. `.` and `..` come first. A reader that goes on gets the listing it began with.
-    pub fn list(&self, number: u64, after: u64) -> Result<Arc<Vec<Listed>>> {
-        if after > 0
-            && let Some(listing) = self.listings.lock().get(&number)
-        {
-            return Ok(listing.clone());
-        }
-        let node = self.node(number)?;
-        let listing = Arc::new(self.take_listing(&node)?);
-        self.listings.lock().put(number, listing.clone());
-        Ok(listing)
+    /// What is in a directory after a position; 0 is the beginning. `.` and `..` come first.
+    pub fn list(&self, number: u64, after: u64) -> Result<Listing> {
+        self.while_named(number, |node| {
+            let (version, known) = {
+                let mut listings = self.listings.lock();
+                (listings.version(node), listings.get(number, node))
+            };
+            // A reader that begins sees what is there now, whoever changed it.
+            if after > 0
+                && let Some(names) = known
+            {
+                return Ok(Listing::new(names, version, after));
+            }
+            let names = self.take_listing(node)?;
+            let names = self.listings.lock().put(number, node, version, names);
+            Ok(Listing::new(names, version, after))
+        })
     }
 
     /// What a listed name is like, told to the kernel as something it can name from now on. What the listing saw counts for
-    /// the request that took it.
-    pub fn enter_listed(&self, listed: &Listed, just_taken: bool) -> Result<Attr> {
-        match listed.attr.filter(|_| just_taken) {
-            Some(attr) => Ok(self.tell_number(&listed.node, attr)),
-            None => self.enter(&listed.node),
+    /// the request that took it. `None` if the name is gone since.
+    pub fn enter_listed(&self, listed: &Listed, just_taken: bool) -> Result<Option<Attr>> {
+        if let Some(attr) = listed.attr.filter(|_| just_taken) {
+            return Ok(Some(self.tell_number(&listed.node, attr)));
+        }
+        if self.is_node_hidden(&listed.node) {
+            return Ok(None);
+        }
+        match self.enter(&listed.node) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -81,7 +79,6 @@ impl Vfs {
             Node::Scratch(home, inner) => self.list_scratch(*home, inner, &mut found)?,
             Node::Managed(..) | Node::Under(_) | Node::Alias(..) | Node::Orphan(_) => return Err(FsError::NotDir),
         }
-        found.0.sort_by_key(|listed| listed.cookie);
         Ok(found.0)
     }
 
@@ -103,7 +100,7 @@ impl Vfs {
             for (name, kind) in listed.into_iter().filter(|(name, kind)| is_plain(*kind) && !is_scratch(name)) {
                 let ours = name.to_str().and_then(crate::catalog::parse).is_some();
                 if !ours {
-                    found.add(cookie(&name), &name, Node::Under(name.clone()), kind);
+                    found.add(place_of(&name), &name, Node::Under(name.clone()), kind);
                 }
             }
         }
@@ -118,8 +115,13 @@ impl Vfs {
             if self.is_hidden(id, Path::new(name)) {
                 continue;
             }
-            if let Ok(attr) = self.attr_of(&node) {
-                found.0.push(Listed { cookie: slot, name: name.to_owned(), node, kind: Kind::File, attr: Some(attr) });
+            match self.attr_of(&node) {
+                Ok(attr) => {
+                    let (name, kind, attr) = (name.to_owned(), Kind::File, Some(attr));
+                    found.0.push(Listed { place: slot, name, node, kind, attr });
+                }
+                Err(error) if error.is_absent() => {}
+                Err(error) => return Err(error),
             }
         }
         if self.catalog.read().has_children(Dir::Of(id)) {
@@ -138,7 +140,7 @@ impl Vfs {
                 continue;
             }
             if let Some(node @ Node::Own(..)) = self.inside(id, inner.join(&name)) {
-                found.add(cookie(&name), &name, node, kind);
+                found.add(place_of(&name), &name, node, kind);
             }
         }
         if !top {
@@ -158,7 +160,7 @@ impl Vfs {
         for (name, kind) in listed {
             // Directories of the conversation's own that merely hold scratch are listed where they are.
             if inside_scratch || is_scratch(&name) {
-                found.add(cookie(&name), &name, Node::Scratch(home, inner.join(&name)), kind);
+                found.add(place_of(&name), &name, Node::Scratch(home, inner.join(&name)), kind);
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use jp_store::journal::Change;
 use jp_store::layout::Partition;
 use jp_store::lock::Guard;
 use jp_store::meta::Meta;
+use jp_store::path_text::to_path;
 use jp_store::presence::Projection;
 use jp_store::problem::What;
 use jp_store::reconcile::ManagedFile;
@@ -135,6 +136,7 @@ impl Vfs {
             }
         }
         let result = self.notice(noticed);
+        self.suspect_all();
         self.settled.store(true, Ordering::SeqCst);
         // What the kernel was told until now it was told not to remember, but it keeps the contents of what it has read.
         let known: Vec<_> = self.inodes.lock().all_known().into_iter().filter(has_content).collect();
@@ -344,7 +346,7 @@ impl Vfs {
             title: meta.as_ref().and_then(Meta::title).map(ToOwned::to_owned),
             dir,
             pending: false,
-            hidden: entry.map(|entry| entry.hidden.clone()).unwrap_or_default(),
+            hidden: entry.map(|entry| entry.hidden.clone()).unwrap_or_default().into(),
         }
     }
 
@@ -360,7 +362,9 @@ impl Vfs {
             }
             let entry = sight.books.ledger.get(id);
             new.shown = entry.is_some_and(|entry| entry.intent == Projection::Projected);
-            new.hidden = entry.map(|entry| entry.hidden.clone()).unwrap_or_default();
+            if !entry.map_or(item.hidden.is_empty(), |entry| entry.hidden == *item.hidden) {
+                new.hidden = entry.map(|entry| entry.hidden.clone()).unwrap_or_default().into();
+            }
             if new != item {
                 stale.extend(hidden_names(id, &item, &new));
                 stale.extend(self.catalog.write().apply(id, Some(new)));
@@ -375,6 +379,9 @@ impl Vfs {
         let Ok(item) = self.item(id) else { return Vec::new() };
         let path = item.dir.join(inner);
         let now = self.backing.stat(&path).ok();
+        if now.is_none() {
+            self.suspect(id, inner);
+        }
         if self.echo.lock().get(&path) == Some(&now.as_ref().map(mark)) {
             return Vec::new();
         }
@@ -415,16 +422,20 @@ impl Vfs {
         for change in changes {
             // The next look at the books reads it again, which changes nothing.
             change.apply(&mut sight.books.ledger);
-            let Some(id) = &change.id() else { continue };
-            let entry = sight.books.ledger.get(*id).cloned();
             let mut catalog = self.catalog.write();
-            if let Change::Show(_) | Change::Hide(_) = change {
-                stale.extend(catalog.put_away(*id, matches!(change, Change::Hide(_))));
+            match change {
+                Change::HideFile(id, file) => catalog.set_hidden(*id, file, true),
+                Change::ShowFile(id, file) => catalog.set_hidden(*id, file, false),
+                Change::Show(id) | Change::Hide(id) => {
+                    stale.extend(catalog.put_away(*id, matches!(change, Change::Hide(_))));
+                    let Some(mut item) = catalog.get(*id).cloned() else { continue };
+                    let entry = sight.books.ledger.get(*id);
+                    item.shown = entry.is_some_and(|entry| entry.intent == Projection::Projected);
+                    item.hidden = entry.map(|entry| entry.hidden.clone()).unwrap_or_default().into();
+                    stale.extend(catalog.apply(*id, Some(item)));
+                }
+                Change::Cover => {}
             }
-            let Some(mut item) = catalog.get(*id).cloned() else { continue };
-            item.shown = entry.as_ref().is_some_and(|entry| entry.intent == Projection::Projected);
-            item.hidden = entry.map(|entry| entry.hidden).unwrap_or_default();
-            stale.extend(catalog.apply(*id, Some(item)));
         }
         drop(sight);
         self.tell(stale);
@@ -434,7 +445,7 @@ impl Vfs {
 
 /// The names that a change of what is hidden concerns.
 fn hidden_names(id: ConversationId, old: &Item, new: &Item) -> Vec<Stale> {
-    let names = old.hidden.symmetric_difference(&new.hidden).map(Path::new);
+    let names = old.hidden.symmetric_difference(&new.hidden).map(|text| to_path(text));
     names
         .filter_map(|inner| {
             let dir = match inner.parent() {
@@ -467,7 +478,7 @@ fn item(sight: &Sight, found: &Conversation) -> Option<Item> {
         title: found.title().map(ToOwned::to_owned),
         dir: place.dir.clone(),
         pending: false,
-        hidden: sight.books.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default(),
+        hidden: sight.books.ledger.get(found.id).map(|entry| entry.hidden.clone()).unwrap_or_default().into(),
     })
 }
 

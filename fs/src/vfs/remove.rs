@@ -29,6 +29,7 @@ impl Vfs {
             return Err(FsError::Refused("another name of a conversation; remove the conversation"));
         }
         let _hold = self.hold(caller, &[&node])?;
+        let _renaming = self.renaming(&[&node]);
         self.save_orphan(&node)?;
         match &node {
             Node::Managed(id, file) if !self.item(*id)?.pending => {
@@ -58,8 +59,7 @@ impl Vfs {
         }
         let _aware = self.aware(&dir, name);
         let number = self.number(&node);
-        // `.` and `..` are always there.
-        if self.list(number, 0)?.len() > 2 {
+        if self.list(number, 0)?.rest().any(|(_, listed)| !listed.is_dots()) {
             return Err(FsError::NotEmpty);
         }
         match &node {
@@ -74,10 +74,10 @@ impl Vfs {
             }
             Node::Own(id, inner) => {
                 let _hold = self.hold(caller, &[&node])?;
-                let path = self.path(&node)?;
-                if self.backing.list(&path).context("list", &path)?.is_empty() {
+                let _renaming = self.renaming(&[&node]);
+                if self.item(*id)?.pending {
+                    let path = self.path(&node)?;
                     self.backing.remove_dir(&path).context("remove directory", &path)?;
-                    self.note_own(&path);
                 } else {
                     self.hide_own(*id, inner)?;
                 }
@@ -115,31 +115,6 @@ impl Vfs {
         }
         let stale = self.catalog.write().give(id, None);
         self.tell(stale);
-        Ok(())
-    }
-
-    pub(super) fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
-        match inner.to_str() {
-            Some(inner) => self.note(&[Change::HideFile(id, inner.to_owned())]),
-            None => self.put_away(id, inner),
-        }
-    }
-
-    /// A name that is no text cannot be written down as hidden. The file goes to where losers are kept instead.
-    fn put_away(&self, id: ConversationId, inner: &Path) -> Result<()> {
-        let path = self.path(&Node::Own(id, inner.to_owned()))?;
-        match self.backing.stat(&path).context("look at", &path)?.kind {
-            Kind::File => {
-                let bytes = self.backing.read_all(&path).context("read", &path)?;
-                let name = inner.file_name().unwrap_or_default().to_string_lossy();
-                self.writer.keep(id, "removed-file", &name, &bytes)?;
-            }
-            // What a link says is in its name's place nowhere else, and has no bytes of its own.
-            Kind::Link => {}
-            Kind::Dir | Kind::Other => return Err(FsError::Refused("the name is not UTF-8")),
-        }
-        self.backing.remove(&path).context("remove", &path)?;
-        self.note_own(&path);
         Ok(())
     }
 

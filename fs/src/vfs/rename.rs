@@ -2,12 +2,13 @@
 //! name is a save.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
+use jp_store::path_text::{to_path, to_text};
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 use jp_store::writer::Shape;
@@ -102,13 +103,11 @@ impl Vfs {
         let hold = self.hold(caller, &[source, target])?;
         let source_is_stored = self.is_stored_managed(source)?;
         let stays = source_is_stored || self.leaves_store(source, target)?;
-        if let Node::Own(_, inner) = source
-            && stays
-            && (kind != Kind::File || inner.to_str().is_none())
-        {
+        if matches!(source, Node::Own(..)) && stays && kind != Kind::File {
             // Whoever moves it copies and removes it instead, as between filesystems.
             return Err(FsError::CrossDevice);
         }
+        let renaming = self.renaming(&[source, target]);
         self.make_room(target, kind)?;
         self.save_orphan(target)?;
         match target {
@@ -149,7 +148,10 @@ impl Vfs {
                 }
                 self.note_own(&to);
                 self.show_file(target)?;
-                self.note_left(source, &[PathBuf::new()])?;
+                if let (Node::Own(id, inner), true) = (source, stays) {
+                    // The store keeps it. What is renamed inside the store leaves nothing to hide.
+                    self.hide_own(*id, inner)?;
+                }
             }
         }
         if source_is_stored && let Node::Managed(id, file) = source {
@@ -158,6 +160,8 @@ impl Vfs {
             self.drop_draft(*id, *file)?;
         }
         self.inodes.lock().renamed(source, target);
+        self.move_shift(source, target);
+        drop(renaming);
         drop(hold);
         if let Node::Managed(id, _) = target {
             let _room = self.room(*id).lock_arc();
@@ -189,17 +193,15 @@ impl Vfs {
             // Whoever moves it copies and removes it instead, file by file.
             return Err(FsError::CrossDevice);
         }
+        let _renaming = self.renaming(&[source, target]);
         self.make_way(target)?;
         let (from, to) = (self.path(source)?, self.path(target)?);
         // A directory that is hidden there is not in the way, whatever is in it.
         self.make_room(target, Kind::Other)?;
-        let inside = self.everything_in(&from)?;
         self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
         self.note_own(&from);
         self.note_own(&to);
-        self.show_all(target, &inside)?;
         self.rename_hidden(source, target)?;
-        self.note_left(source, &inside)?;
         let follow = |node: &Node| follow(node, source, target);
         let mut inodes = self.inodes.lock();
         inodes.unlinked(target);
@@ -209,6 +211,7 @@ impl Vfs {
 
     fn exchange(&self, caller: Caller, one: &Node, other: &Node) -> Result<()> {
         let hold = self.hold(caller, &[one, other])?;
+        let _renaming = self.renaming(&[one, other]);
         match (self.is_stored_managed(one)?, self.is_stored_managed(other)?) {
             (true, true) => return Err(FsError::Invalid("two managed files do not change places".to_owned())),
             (false, false) => {
@@ -275,36 +278,6 @@ impl Vfs {
         }
     }
 
-    /// A directory, as the empty path, and everything beneath it.
-    fn everything_in(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let (mut found, mut at) = (vec![PathBuf::new()], 0);
-        while let Some(inner) = found.get(at).cloned() {
-            let path = dir.join(&inner);
-            let is_dir = self.backing.stat(&path).context("look at", &path)?.kind == Kind::Dir;
-            let listed = if is_dir { self.backing.list(&path).context("list", &path)? } else { Vec::new() };
-            found.extend(listed.into_iter().map(|(name, _)| inner.join(name)));
-            at += 1;
-        }
-        Ok(found)
-    }
-
-    /// What has left these names does not come back under them with the real files beneath the mount.
-    fn note_left(&self, node: &Node, inside: &[PathBuf]) -> Result<()> {
-        let Node::Own(id, dir) = node else { return Ok(()) };
-        if self.item(*id)?.pending {
-            return Ok(());
-        }
-        let names = inside.iter().map(|inner| joined(dir, inner));
-        let names = names.filter_map(|path| path.to_str().map(str::to_owned));
-        self.note(&names.map(|name| Change::HideFile(*id, name)).collect::<Vec<_>>())
-    }
-
-    /// What has got these names is shown under them.
-    fn show_all(&self, node: &Node, inside: &[PathBuf]) -> Result<()> {
-        let Node::Own(id, dir) = node else { return Ok(()) };
-        inside.iter().try_for_each(|inner| self.show_file(&Node::Own(*id, joined(dir, inner))))
-    }
-
     /// Whether a file of the user's own would go from the store to where removing is for good. The store keeps it then.
     fn leaves_store(&self, source: &Node, target: &Node) -> Result<bool> {
         let stored = |node: &Node| match node {
@@ -314,15 +287,20 @@ impl Vfs {
         Ok(matches!(source, Node::Own(..)) && stored(source)? && !stored(target)?)
     }
 
-    /// What is hidden beneath a directory is hidden wherever it goes.
+    /// What is hidden beneath a directory is hidden wherever it goes, and nothing else is there.
     fn rename_hidden(&self, source: &Node, target: &Node) -> Result<()> {
-        let (Node::Own(id, from), Node::Own(new, to)) = (source, target) else { return Ok(()) };
-        let hidden = self.item(*id)?.hidden;
         let mut changes = Vec::new();
-        for inner in hidden {
-            if let Some(moved) = rebase(Path::new(&inner), from, to).and_then(|path| path.to_str().map(str::to_owned)) {
-                changes.push(Change::ShowFile(*id, inner));
-                changes.push(Change::HideFile(*new, moved));
+        if let Node::Own(id, to) = target {
+            let hidden = self.item(*id)?.hidden;
+            let inside = hidden.iter().filter(|text| to_path(text).starts_with(to));
+            changes.extend(inside.map(|text| Change::ShowFile(*id, text.clone())));
+        }
+        if let (Node::Own(id, from), Node::Own(new, to)) = (source, target) {
+            for text in self.item(*id)?.hidden.iter() {
+                if let Some(moved) = rebase(&to_path(text), from, to) {
+                    changes.push(Change::ShowFile(*id, text.clone()));
+                    changes.push(Change::HideFile(*new, to_text(&moved).into_owned()));
+                }
             }
         }
         if changes.is_empty() { Ok(()) } else { self.note(&changes) }
@@ -405,11 +383,6 @@ fn follow(node: &Node, source: &Node, target: &Node) -> Option<Node> {
         Node::Scratch(home, to) => Some(Node::Scratch(*home, rebase(path, from, to)?)),
         _ => None,
     }
-}
-
-/// A path beneath another; the empty path is that one itself.
-fn joined(dir: &Path, inner: &Path) -> PathBuf {
-    if inner.as_os_str().is_empty() { dir.to_owned() } else { dir.join(inner) }
 }
 
 fn cross<E: Into<FsError>>(error: E) -> FsError {

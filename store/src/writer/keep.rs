@@ -11,9 +11,9 @@ use crate::id::ConversationId;
 
 impl Writer {
     /// Keeps one file among a conversation's losers. The label says what it lost against. Returns where it is kept.
-    pub fn keep(&self, id: ConversationId, label: &str, name: &str, bytes: &[u8]) -> Result<PathBuf> {
+    pub fn keep(&self, id: ConversationId, label: &str, name: impl AsRef<Path>, bytes: &[u8]) -> Result<PathBuf> {
         let target = self.kept_name(id, label)?;
-        self.scratch().place(&target, &[NewFile::bytes(name, bytes.to_vec())])?;
+        self.scratch().place(&target, &[NewFile::bytes(name.as_ref(), bytes.to_vec())])?;
         Ok(target.join(name))
     }
 

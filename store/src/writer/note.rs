@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Writer;
 use crate::error::{Context as _, Result};
-use crate::files::{exists, make_dirs};
+use crate::files::{exists, make_dirs, stat};
 use crate::id::ConversationId;
 use crate::journal::{self, Change};
 use crate::ledger::Ledger;
@@ -14,8 +14,9 @@ use crate::mirror::journal::Footing;
 use crate::mirror::{self, Link, Mirror};
 use crate::scan::is_absent;
 
-/// A journal of this size is folded into its book: some thousands of lines.
-const LONG: u64 = 1 << 20;
+/// A journal that is longer than this, and than its book, is folded into it. The book is what all its lines come to, so folding
+/// costs no more than the lines did.
+const LONG: u64 = 64 << 10;
 
 impl Writer {
     /// Notes changes of what this worktree shows. They survive the death of this process, and reach the disk
@@ -47,12 +48,16 @@ impl Writer {
 
     /// As [`Writer::fold`], once a journal has grown so long that reading it whole would be felt.
     pub fn fold_if_long(&self) -> Result<()> {
-        let layout = &self.store.layout;
-        for journal in [layout.journal_file(), layout.store.tree_journal()] {
-            match self.store.disk().stat(&journal) {
-                Ok(stat) if stat.size > LONG => return self.fold(),
-                Err(error) if !is_absent(&error) => return Err(error).context("look at", &journal),
-                Ok(_) | Err(_) => {}
+        let (disk, layout) = (self.store.disk(), &self.store.layout);
+        let books = [
+            (layout.journal_file(), layout.projection_file()),
+            (layout.store.tree_journal(), layout.store.tree_file()),
+        ];
+        let size = |path: &Path| Ok(stat(disk, path)?.map_or(0, |stat| stat.size));
+        for (journal, book) in books {
+            let long = size(&journal)?;
+            if long > LONG && long > size(&book)? {
+                return self.fold();
             }
         }
         Ok(())

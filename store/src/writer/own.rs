@@ -14,6 +14,7 @@ use crate::lock::Guard;
 use crate::modes::Access;
 use crate::observe::{Rule, read_file, unmanaged};
 use crate::own::{self, OwnFile, hides, leads_inside};
+use crate::path_text::to_text;
 use crate::reconcile::{Action, Digest, FileBase, ManagedFile, Root};
 
 impl Operation<'_> {
@@ -72,11 +73,11 @@ impl Operation<'_> {
         let before = entry.and_then(|entry| entry.left.as_ref()).map(|left| &left.own);
         let mut own = BTreeMap::new();
         for file in own::look(self.store().disk(), store, work, entry, Rule::Newest)? {
-            let Some(path) = file.path.to_str() else { continue };
+            let path = to_text(&file.path);
             let both = file.store.is_some() && file.work.is_some();
-            let copied = before.and_then(|before| before.get(path)).filter(|_| both);
+            let copied = before.and_then(|before| before.get(&*path)).filter(|_| both);
             let base = file.base().or_else(|| Some(FileBase { store: None, work: None, ..*copied? }));
-            own.extend(base.map(|base| (path.to_owned(), base)));
+            own.extend(base.map(|base| (path.clone().into_owned(), base)));
         }
         if !own.is_empty() || self.ledger().get(id).is_some_and(|entry| entry.left.is_some()) {
             self.left_mut(id).own = own;
@@ -86,10 +87,8 @@ impl Operation<'_> {
 
     /// From here on these bytes are what changes of a file of the user's own are measured against.
     pub(super) fn note_own_as_base(&mut self, id: ConversationId, path: &Path, digest: Digest) {
-        if let Some(path) = path.to_str() {
-            let base = FileBase { digest: Some(digest), store: None, work: None };
-            self.left_mut(id).own.insert(path.to_owned(), base);
-        }
+        let base = FileBase { digest: Some(digest), store: None, work: None };
+        self.left_mut(id).own.insert(to_text(path).into_owned(), base);
     }
 
     /// Both have these files by now. What is written to either before anybody looks again is measured against them.
@@ -111,9 +110,7 @@ impl Operation<'_> {
         let disk = self.store().disk();
         match file.action {
             Action::Unproject => {
-                if let Some(path) = file.path.to_str() {
-                    self.hide_file(id, path);
-                }
+                self.hide_file(id, &to_text(&file.path));
             }
             Action::Drop => {
                 let path = work.join(&file.path);
@@ -300,9 +297,8 @@ impl Operation<'_> {
 
     fn show_file_at(&mut self, id: ConversationId, path: &Path) {
         // What is hidden may be a directory it is in.
-        let hidden: Vec<_> = path.ancestors().filter_map(|path| path.to_str().map(ToOwned::to_owned)).collect();
-        for path in hidden {
-            self.show_file(id, &path);
+        for path in path.ancestors() {
+            self.show_file(id, &to_text(path));
         }
     }
 

@@ -90,7 +90,8 @@ fn tree(vfs: &Vfs) -> Tree {
 }
 
 fn look(vfs: &Vfs, number: u64, at: &Path, tree: &mut Tree) {
-    for listed in vfs.list(number, 0).unwrap().iter().filter(|listed| listed.name != "." && listed.name != "..") {
+    let listing = vfs.list(number, 0).unwrap();
+    for (_, listed) in listing.rest().filter(|(_, listed)| !listed.is_dots()) {
         let path = at.join(&listed.name);
         let Lookup::Found(found) = vfs.lookup(Caller { pid: std::process::id() }, number, &listed.name).unwrap() else {
             panic!("{} is listed and not there", path.display());

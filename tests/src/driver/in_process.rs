@@ -124,13 +124,13 @@ impl InProcess {
         Ok(found)
     }
 
-    /// Names and cookies of a directory from a place in it, as many as asked for.
+    /// Names of a directory from a position in it, each with the position after it, as many as asked for.
     pub fn list_from(&mut self, path: &str, after: u64, count: usize) -> Done<Vec<(u64, String)>> {
         let (dir, _) = self.walk(path, true)?;
         let listing = self.vfs.list(dir.number, after).map_err(|error| error.errno())?;
         self.settle();
-        let rest = listing.iter().filter(|listed| listed.cookie > after);
-        Ok(rest.map(|listed| (listed.cookie, listed.name.to_string_lossy().into_owned())).take(count).collect())
+        let rest = listing.rest();
+        Ok(rest.map(|(position, listed)| (position, listed.name.to_string_lossy().into_owned())).take(count).collect())
     }
 
     fn note(&mut self, number: u64) {
@@ -188,7 +188,10 @@ impl InProcess {
 
     fn write_whole(&mut self, path: &str, bytes: &[u8], piece: usize) -> Done<()> {
         let opened = match self.walk(path, true) {
-            Ok((attr, _)) => self.vfs.set_attr(me(), attr.number, SetAttr { size: Some(0), ..SetAttr::default() }),
+            Ok((attr, _)) => self
+                .vfs
+                .set_attr(me(), attr.number, SetAttr { size: Some(0), ..SetAttr::default() })
+                .map(|found| found.attr),
             Err(libc::ENOENT) => {
                 let (dir, name) = split(path);
                 let (dir, _) = self.walk(dir, true)?;
@@ -324,7 +327,7 @@ impl Driver for InProcess {
     fn list(&mut self, path: &str) -> Done<Vec<String>> {
         self.on(path, true, |vfs, attr| {
             let listing = vfs.list(attr.number, 0)?;
-            let names = listing.iter().map(|listed| listed.name.to_string_lossy().into_owned());
+            let names = listing.rest().map(|(_, listed)| listed.name.to_string_lossy().into_owned());
             let mut names: Vec<String> = names.filter(|name| name != "." && name != "..").collect();
             names.sort();
             Ok(names)
