@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 mod beginning;
 // Every call of every kind of change fails, and the process stops after each.
 mod faults;
+// The store is full.
+mod full;
 // Random operations against a model.
 mod random;
 // What is known of the store's directories is not looked for again.
