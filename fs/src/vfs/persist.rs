@@ -3,6 +3,7 @@
 //! what is shown is what the file has.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
@@ -33,7 +34,7 @@ impl Vfs {
     pub(super) fn load_drafts(&self) -> Result<()> {
         let drafts = self.state.join("drafts");
         let listed = match self.backing.list(&drafts) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if is_absent(&error) => return Ok(()),
             listed => listed.context("list", &drafts)?,
         };
         for (name, kind) in listed {
@@ -47,7 +48,7 @@ impl Vfs {
             for file in ManagedFile::ALL {
                 let path = self.draft_path(id, file);
                 let read = self.backing.read_all(&path);
-                if matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+                if matches!(&read, Err(error) if is_absent(error)) {
                     continue;
                 }
                 self.kept.lock().insert((id, file));
@@ -140,7 +141,7 @@ impl Vfs {
     fn sync_file_of_draft(&self, path: &Path) -> Result<()> {
         match self.backing.sync(path) {
             // The draft has served its purpose meanwhile.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if is_absent(&error) => return Ok(()),
             synced => synced.context("sync", path)?,
         }
         self.sync_names_of(path)
@@ -156,21 +157,25 @@ impl Vfs {
             self.backing.make_dirs(dir).context("make directory", dir)?;
         }
         let text = draft.to_bytes();
-        let put = self.backing.put(&beside, &text).context("write", &beside);
-        let put = put.and_then(|()| match sync {
-            true => self.backing.sync(&beside).context("sync", &beside),
-            false => Ok(()),
-        });
-        if let Err(error) = put {
+        let placed = self.place_draft(&beside, &path, &text, sync);
+        if placed.is_err() {
             // What did not fit takes no room. It may not even be there.
             let _ = self.backing.remove(&beside);
-            return Err(error.into());
         }
+        placed?;
         self.kept.lock().insert((id, file));
-        self.backing.rename(&beside, &path).context("rename", &beside)?;
         let on_disk = draft.once_written(text.len());
         self.drafts.lock().insert((id, file), Draft { kept: sync, on_disk, ..draft });
         if sync { self.sync_names_of(&path) } else { Ok(()) }
+    }
+
+    /// Makes the file of a draft this text, whole or not at all.
+    fn place_draft(&self, beside: &Path, path: &Path, text: &[u8], sync: bool) -> Result<()> {
+        self.backing.put(beside, text).context("write", beside)?;
+        if sync {
+            self.backing.sync(beside).context("sync", beside)?;
+        }
+        Ok(self.backing.rename(beside, path).context("rename", beside)?)
     }
 
     /// Puts a draft on disk that somebody has just changed, and shows it. If that fails, what is on disk is as it was.
@@ -196,7 +201,7 @@ impl Vfs {
         let end = grown.header + grown.from as u64;
         match self.backing.write(&path, end, &draft.bytes[grown.from..]) {
             Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => {
                 // A part may have fitted.
                 if let Err(error) = self.backing.truncate(&path, end) {
@@ -256,9 +261,7 @@ impl Vfs {
         match on_disk {
             Ok(Some(draft)) => drop(self.drafts.lock().insert((id, file), Draft { kept: false, ..draft })),
             Ok(None) => drop(self.drafts.lock().remove(&(id, file))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                drop(self.drafts.lock().remove(&(id, file)));
-            }
+            Err(error) if is_absent(&error) => drop(self.drafts.lock().remove(&(id, file))),
             Err(error) => tracing::warn!(path = %path.display(), %error, "a draft on disk cannot be read"),
         }
         self.tell(vec![Stale::Content(Node::Managed(id, file))]);
@@ -270,7 +273,7 @@ impl Vfs {
         if self.kept.lock().contains(&(id, file)) {
             let path = self.draft_path(id, file);
             match self.backing.remove(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if is_absent(&error) => {}
                 removed => removed.context("remove", &path)?,
             }
             self.kept.lock().remove(&(id, file));
@@ -297,7 +300,7 @@ impl Vfs {
         for dir in path.ancestors().skip(1).take(2) {
             match self.backing.sync(dir) {
                 // The draft has served its purpose meanwhile.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if is_absent(&error) => {}
                 synced => synced.context("sync", dir)?,
             }
         }
@@ -325,6 +328,11 @@ fn is_prepared(name: &OsStr) -> bool {
         Some(is_ours)
     };
     name.to_str().and_then(of).unwrap_or(false)
+}
+
+/// Whether there is no file; something else may be in the place of its directory.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Says why a draft is one, if that is not known yet.

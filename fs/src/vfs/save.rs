@@ -145,7 +145,8 @@ impl Vfs {
         let Some(guard) = guard else {
             draft.waiting = draft::whole(file, &draft.bytes).is_ok();
             if let Err(error) = self.keep_draft(id, file, draft.clone(), true) {
-                self.take_back(id, file, false, before(draft));
+                // It may be in its file, and only its name did not reach the disk.
+                self.take_back(id, file, true, before(draft));
                 return Err(error);
             }
             return if origin == Origin::Memory { Ok(()) } else { Err(FsError::Busy) };
@@ -346,12 +347,13 @@ impl Vfs {
             false => Document::of(file, &bytes).map_err(Some),
         };
         let grown = at_hand.grown;
+        let mut wrote = false;
         let reason = match whole {
             Err(reason) => reason,
             Ok(document) => {
                 self.drafts.lock().insert((id, file), draft.clone());
                 let kept = self.keep_whole(id, file, &draft, grown);
-                let wrote = matches!(kept, Ok(true));
+                wrote = matches!(kept, Ok(true));
                 match kept.and_then(|_| self.commit(caller, guard, id, &draft, document, at_hand)) {
                     Ok(handed_over) => {
                         self.drop_draft(id, file)?;
@@ -383,7 +385,7 @@ impl Vfs {
         draft.kept = false;
         let grown = if reason.is_none() { grown } else { None };
         if let Err(error) = self.write_through(id, file, &draft, grown) {
-            self.take_back(id, file, false, before(draft));
+            self.take_back(id, file, wrote, before(draft));
             return Err(error);
         }
         Ok(Outcome::Kept(reason.unwrap_or_else(|| JsonError::new("the document is not whole"))))

@@ -159,3 +159,48 @@ fn any_single_call_fails() {
         }
     }
 }
+
+/// Somebody holds the conversation while pages of it are written back, which nobody can be told about.
+#[test]
+fn pages_are_kept_or_dropped_while_somebody_holds_it() {
+    let way = Way {
+        name: "a page",
+        prepare: |it| it.write(&list(), &events("old")),
+        act: |it| {
+            let number = it.know(&list())?;
+            let done = it.vfs().write_back(number, 0, &events("new")).map_err(|error| error.errno());
+            it.forget(number);
+            done
+        },
+        shows: || events("new"),
+    };
+    for full in [true, false] {
+        for n in 1.. {
+            let mut stage = stage(&way);
+            let (writer, _) = open(&stage.workspace, true).writer().expect("the store can be written");
+            let guard = writer.lock(id(D), &Wait::none()).expect("nobody holds it");
+            if full {
+                stage.mount.arm_full(n, libc::ENOSPC);
+            } else {
+                stage.mount.arm(n, libc::EIO);
+            }
+            let done = (way.act)(&mut stage.driver);
+            let (struck, calls) = (stage.mount.struck(), stage.mount.log().len());
+            let told = format!("full: {full}, {n}: {done:?}\n{:#?}", stage.mount.log());
+            assert_eq!(text(&stage.stored()), text(&events("old")), "{told}");
+            if !full {
+                stage.mount.disarm();
+            }
+            if done.is_ok() {
+                assert_eq!(stage.kept(), Some(events("new")), "{told}");
+            }
+            let workspace = stage.workspace.clone();
+            drop(guard);
+            stage.check(&way, done, &told);
+            drop(workspace);
+            if !struck && n > calls {
+                break;
+            }
+        }
+    }
+}
