@@ -4,13 +4,15 @@
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::{File, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use jp_store::beneath::{AllowedDirs, Attributes, LARGEST};
 use jp_store::disk::Kind;
 use jp_store::modes::Access;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::statvfs::FsFlags;
 use nix::sys::time::TimeSpec;
 
 /// What the filesystem says about one path.
@@ -53,6 +55,8 @@ pub struct Space {
     pub files: u64,
     /// Free inodes.
     pub files_free: u64,
+    /// Whether nothing can be written.
+    pub read_only: bool,
 }
 
 /// The calls the mount makes. Each is one thing that can fail. Links are never followed at the end of a path.
@@ -67,6 +71,8 @@ pub trait Backing: Send + Sync + Debug {
     fn read_all(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Writes a part of a file that is there.
     fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Writes at the end of a file that is there, whoever else does so at the same time. Returns where the file ends then.
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64>;
     /// Makes a file that is not there.
     fn create(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes a file so long.
@@ -74,6 +80,8 @@ pub trait Backing: Send + Sync + Debug {
     /// Makes a file these bytes, whole or not at all, by way of a name beside it that nobody else uses. It is its owner's
     /// alone.
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Makes a file these bytes, in place; one that is made for that is its owner's alone.
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Brings a file or a directory to disk.
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Sets permission bits.
@@ -197,6 +205,13 @@ impl Backing for RealBacking {
         self.open_write(path)?.write_all_at(data, offset)
     }
 
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64> {
+        let mut file = self.open_write(path)?;
+        fcntl(&file, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
+        file.write_all(data)?;
+        file.stream_position()
+    }
+
     fn create(&self, path: &Path, mode: u32) -> io::Result<()> {
         // The caller's umask is in the mode already; ours must not be applied on top.
         self.allowed.create(path, mode)?.set_permissions(Permissions::from_mode(mode))
@@ -207,12 +222,16 @@ impl Backing for RealBacking {
     }
 
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
-        let (mut file, meta) = self.allowed.open_or_create(beside, Access::Private.file())?;
+        self.put(beside, bytes)?;
+        self.allowed.rename(beside, path)
+    }
+
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let (mut file, meta) = self.allowed.open_or_create(path, Access::Private.file())?;
         if meta.len() > 0 {
             file.set_len(0)?;
         }
-        file.write_all(bytes)?;
-        self.allowed.rename(beside, path)
+        file.write_all(bytes)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
@@ -283,6 +302,7 @@ impl Backing for RealBacking {
             available: stat.blocks_available(),
             files: stat.files(),
             files_free: stat.files_free(),
+            read_only: stat.flags().contains(FsFlags::ST_RDONLY),
         })
     }
 }

@@ -26,8 +26,21 @@ pub struct Draft {
     pub waiting: bool,
     /// When it changed last, in nanoseconds since the epoch.
     pub changed: i64,
-    /// Whether what is on disk is what is here.
+    /// Whether its file is what is here, reason and all, and would survive a power loss.
     pub kept: bool,
+    /// Whether its file has these bytes.
+    pub on_disk: OnDisk,
+}
+
+/// What the file of a draft has. It is a file like any other: what is written survives us, but not yet a power loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDisk {
+    /// Not these bytes, or there is none.
+    No,
+    /// These bytes.
+    Yes,
+    /// These bytes, beneath a header of this length that stays true when some are added.
+    Open(u64),
 }
 
 /// Takes a change of a draft back. It has what the change went over and no more: drafts are large and changes small.
@@ -41,6 +54,11 @@ pub struct Undo {
 }
 
 impl Undo {
+    /// Where the bytes begin that the change added, if it did nothing but add some.
+    pub fn grown_from(&self, draft: &Draft) -> Option<usize> {
+        (self.start == self.length && draft.bytes.len() >= self.length).then_some(self.length)
+    }
+
     /// The draft as it was before the change that this one has seen.
     pub fn apply(self, draft: Draft) -> Draft {
         let mut bytes = draft.bytes;
@@ -79,6 +97,7 @@ impl Draft {
             waiting: false,
             changed: now,
             kept: false,
+            on_disk: OnDisk::No,
         }
     }
 
@@ -94,6 +113,11 @@ impl Draft {
         bytes[start..end].copy_from_slice(data);
         self.touch(now);
         Ok(undo)
+    }
+
+    /// Writes at its end.
+    pub fn append(&mut self, data: &[u8], now: i64) -> Result<Undo> {
+        self.write(self.bytes.len() as u64, data, now)
     }
 
     /// Makes it so long.
@@ -124,8 +148,14 @@ impl Draft {
     fn touch(&mut self, now: i64) {
         self.changed = now.max(self.changed);
         self.kept = false;
+        self.on_disk = OnDisk::No;
         self.reason = None;
         self.waiting = false;
+    }
+
+    /// Whether it is the same draft, in the same state, as one that was cloned from it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes) && (self.changed, self.waiting) == (other.changed, other.waiting)
     }
 
     /// As its file has it.
@@ -149,6 +179,15 @@ impl Draft {
         out
     }
 
+    /// What a file of this length is to the draft, once that has been written to it.
+    pub fn once_written(&self, length: usize) -> OnDisk {
+        if self.reason.is_none() && !self.waiting {
+            OnDisk::Open((length - self.bytes.len()) as u64)
+        } else {
+            OnDisk::Yes
+        }
+    }
+
     /// From its file.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let end = text.iter().position(|byte| *byte == b'\n')?;
@@ -161,6 +200,7 @@ impl Draft {
             waiting: header.waiting.is_some(),
             changed: header.changed,
             kept: true,
+            on_disk: OnDisk::Yes,
         })
     }
 }

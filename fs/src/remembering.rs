@@ -98,6 +98,10 @@ impl<B: Backing> Backing for Remembering<B> {
         self.change(&[path], |real| real.write(path, offset, data))
     }
 
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64> {
+        self.change(&[path], |real| real.append(path, data))
+    }
+
     fn create(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.change(&[path], |real| real.create(path, mode))
     }
@@ -108,6 +112,10 @@ impl<B: Backing> Backing for Remembering<B> {
 
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
         self.change(&[path, beside], |real| real.replace(path, beside, bytes))
+    }
+
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.change(&[path], |real| real.put(path, bytes))
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {

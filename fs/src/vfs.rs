@@ -3,7 +3,7 @@
 //!
 //! # Locks
 //!
-//! A conversation's room first, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `kept`,
+//! `refreshing` first, then a conversation's room, then its lock in the store, then `sight`; the tables (`catalog`, `inodes`, `drafts`, `kept`,
 //! `clean`, `fresh`, `touched`, `suspects`, `shifts`, `listings`, `echo`, `aware`, `seen`) last, for a moment each and never one inside
 //! another. What goes stale is handed to a thread of its own, so that no lock is held while the kernel is told.
 
@@ -19,6 +19,7 @@ mod list;
 mod look;
 mod named;
 mod noticed;
+mod persist;
 mod remove;
 mod rename;
 mod save;
@@ -92,6 +93,8 @@ pub struct Vfs {
     drafts: Mutex<HashMap<(ConversationId, ManagedFile), Draft>>,
     /// Of which files there is a draft on disk, whether or not that is the latest.
     kept: Mutex<HashSet<(ConversationId, ManagedFile)>>,
+    /// One at a time brings drafts to disk by the way.
+    refreshing: Mutex<()>,
     /// Files that nobody has written to since they were brought to disk.
     clean: Mutex<HashSet<Node>>,
     rooms: Mutex<HashMap<ConversationId, Arc<Mutex<()>>>>,
@@ -207,6 +210,7 @@ impl Vfs {
             renames: Renames::default(),
             drafts: Mutex::default(),
             kept: Mutex::default(),
+            refreshing: Mutex::default(),
             clean: Mutex::default(),
             rooms: Mutex::default(),
             fresh: Mutex::default(),
@@ -263,9 +267,15 @@ impl Vfs {
         if self.rules.read_only {
             return Ok(());
         }
+        let is_new = self.backing.stat(&self.state.join("drafts")).is_err();
         for dir in ["drafts", "drafts/new", "scratch", "orphans"] {
             let dir = self.state.join(dir);
             self.backing.make_dirs(&dir).context("make directory", &dir)?;
+        }
+        if is_new {
+            for dir in self.state.ancestors().take(2) {
+                self.writer.names_changed(dir)?;
+            }
         }
         let orphans = self.state.join("orphans");
         let listed = self.backing.list(&orphans).context("list", &orphans)?;
@@ -415,7 +425,9 @@ impl Vfs {
     fn shift(&self, stale: &[Stale]) {
         let mut shifts = self.shifts.lock();
         for stale in stale {
-            if let Stale::Content(node @ (Node::Managed(..) | Node::Own(..))) = stale {
+            if let Stale::Content(node) = stale
+                && !matches!(node, Node::Children(_) | Node::Conversation(_) | Node::Alias(..))
+            {
                 let shift = shifts.entry(node.clone()).or_default();
                 *shift = (*shift + 1) % SHIFTS;
             }

@@ -7,6 +7,8 @@ use jp_tests::{Mounted, User, have};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 
+// Programs that write at the end of a file that others write to.
+mod append;
 // A change made elsewhere is seen here.
 mod coherence;
 // A suite for filesystems at large.
@@ -17,6 +19,8 @@ mod crash;
 mod editors;
 // What is said at the beginning and at the end.
 mod ended;
+// The store is full or read-only.
+mod full;
 // The real git on the tree.
 mod git;
 // The helper of mount(8).
@@ -27,6 +31,10 @@ mod life;
 mod listings;
 // Somebody holds a conversation.
 mod locks;
+// Programs that write to the memory of a file.
+mod mmap;
+// Threads of a holder, and processes of other containers.
+mod processes;
 // Programs that look, copy, move, remove and rewrite.
 mod programs;
 // Nothing is lost.

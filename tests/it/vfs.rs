@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 mod beginning;
 // Every call of every kind of change fails, and the process stops after each.
 mod faults;
+// The store is full.
+mod full;
 // Listings in pieces while names change.
 mod listings;
 // What renames and removals leave in the store and hide here.

@@ -35,7 +35,12 @@ struct Seen {
 enum Fault {
     Fail { nth: usize, errno: i32 },
     Stop { nth: usize },
+    Full { nth: usize, errno: i32 },
 }
+
+/// What needs room, or a filesystem that can be written to.
+const NEEDS_ROOM: [&str; 9] =
+    ["write", "append", "create", "replace", "put", "make_dir", "make_dirs", "symlink", "link"];
 
 impl FaultBacking {
     /// One on which nothing goes wrong yet.
@@ -46,6 +51,11 @@ impl FaultBacking {
     /// From now on call number `nth` fails with `errno`; the others work.
     pub fn arm(&self, nth: usize, errno: i32) {
         self.set(Fault::Fail { nth, errno });
+    }
+
+    /// From call number `nth` on, every call that needs room fails with `errno`, as on a filesystem that is full.
+    pub fn arm_full(&self, nth: usize, errno: i32) {
+        self.set(Fault::Full { nth, errno });
     }
 
     /// From now on the process dies with call number `nth`, which is not performed; nor is any later one.
@@ -103,7 +113,10 @@ impl FaultBacking {
                 seen.dead = true;
                 Err(io::Error::other("the process is dead"))
             }
-            Fault::Fail { .. } | Fault::Stop { .. } => Ok(()),
+            Fault::Full { nth, errno } if seen.calls >= nth && NEEDS_ROOM.contains(&verb) => {
+                Err(io::Error::from_raw_os_error(errno))
+            }
+            Fault::Fail { .. } | Fault::Stop { .. } | Fault::Full { .. } => Ok(()),
         };
         if let Err(error) = &fate {
             line.push_str(&format!(" ({error})"));
@@ -137,6 +150,10 @@ impl Backing for FaultBacking {
         self.call("write", path, || self.real.write(path, offset, data))
     }
 
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64> {
+        self.call("append", path, || self.real.append(path, data))
+    }
+
     fn create(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.call("create", path, || self.real.create(path, mode))
     }
@@ -147,6 +164,10 @@ impl Backing for FaultBacking {
 
     fn replace(&self, path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
         self.call("replace", path, || self.real.replace(path, beside, bytes))
+    }
+
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.call("put", path, || self.real.put(path, bytes))
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {

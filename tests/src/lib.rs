@@ -16,6 +16,7 @@ mod mounted;
 mod procs;
 mod sample;
 mod shot;
+mod small_disk;
 mod wait;
 
 pub use asked::{copy_program, have, named_program, setting};
@@ -29,4 +30,5 @@ pub use mounted::{Contents, LIMIT, Mounted, User, contents, ids, is_alive};
 pub use procs::{Output, Running};
 pub use sample::{Place, Sample, dirname, mtime, native_time, pretty, set_mtime};
 pub use shot::Shot;
+pub use small_disk::SmallDisk;
 pub use wait::{until, wait_for};

@@ -297,12 +297,21 @@ impl Filesystem for Host {
         _fh: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.run("write", ino.0, |vfs| vfs.write(caller(req), ino.0, offset, data)) {
+        let write = |vfs: &Vfs| {
+            if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+                vfs.write_back(ino.0, offset, data)
+            } else if flags.0 & libc::O_APPEND != 0 {
+                vfs.append(caller(req), ino.0, offset, data)
+            } else {
+                vfs.write(caller(req), ino.0, offset, data)
+            }
+        };
+        match self.run("write", ino.0, write) {
             // No request is longer than what was negotiated.
             Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
             Err(errno) => reply.error(errno),

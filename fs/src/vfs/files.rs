@@ -14,12 +14,24 @@ use jp_store::path_text::to_text;
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 
-use super::save::Hold;
+use super::save::{Hold, Origin};
 use super::{Attr, Vfs, check_name};
 use crate::caller::Caller;
-use crate::catalog::Meaning;
+use crate::catalog::{Meaning, Stale};
 use crate::error::{FsError, Result};
 use crate::node::{Dir, Home, Node};
+
+/// Where bytes go in a file.
+#[derive(Clone, Copy, Debug)]
+enum Spot {
+    At(u64),
+    /// At the end, which the caller takes to be here.
+    End {
+        expected: u64,
+    },
+    /// The same place as in the memory of the kernel.
+    Back(u64),
+}
 
 impl Vfs {
     /// A part of a file; less than asked for only at its end.
@@ -162,23 +174,83 @@ impl Vfs {
 
     /// Writes a part of a file.
     pub fn write(&self, caller: Caller, number: u64, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_to(caller, number, Spot::At(offset), data)
+    }
+
+    /// Writes at the end of a file, wherever that is by now. `expected` is where the caller takes it to be.
+    pub fn append(&self, caller: Caller, number: u64, expected: u64, data: &[u8]) -> Result<()> {
+        self.write_to(caller, number, Spot::End { expected }, data)
+    }
+
+    /// Writes a part of a file that a program changed in memory (`mmap`), some time ago. No caller can be told that it is
+    /// refused, so a lock that somebody holds does not refuse it: a managed file gets a draft that waits, and any other file
+    /// is written.
+    pub fn write_back(&self, number: u64, offset: u64, data: &[u8]) -> Result<()> {
+        let written = self.write_to(Caller { pid: 0 }, number, Spot::Back(offset), data);
+        if written.is_err()
+            && let Ok(node) = self.node(number)
+        {
+            // The kernel has these bytes, and must not show them any longer.
+            self.tell(vec![Stale::Content(node)]);
+        }
+        written
+    }
+
+    fn write_to(&self, caller: Caller, number: u64, spot: Spot, data: &[u8]) -> Result<()> {
         self.writable()?;
         loop {
             let node = self.node(number)?;
-            let Some(_hold) = self.hold_plain(caller, &node)? else {
-                let now = self.now();
-                return self.change(caller, &node, |draft| draft.write(offset, data, now));
+            let held = match self.hold_plain(caller, &node) {
+                Err(FsError::Busy) if matches!(spot, Spot::Back(_)) => Some(self.hold_rooms(&node)),
+                held => held?,
             };
+            let Some(_hold) = held else { return self.write_draft(caller, &node, spot, data) };
             if self.node(number)? != node {
                 // It got another name while its room was waited for.
                 continue;
             }
             self.part_from_store(&node)?;
             self.soil(&node);
-            let path = self.path(&node)?;
-            self.backing.write(&path, offset, data).context("write", &path)?;
+            // A holder that did not keep us out may have renamed the directory.
+            let path = self.or_look_again(&node, || {
+                let path = self.path(&node)?;
+                match spot {
+                    Spot::At(offset) | Spot::Back(offset) => {
+                        self.backing.write(&path, offset, data).context("write", &path)?;
+                    }
+                    Spot::End { expected } => {
+                        let end = self.backing.append(&path, data).context("append to", &path)?;
+                        self.tell_if_elsewhere(&node, expected, end.saturating_sub(data.len() as u64));
+                    }
+                }
+                Ok(path)
+            })?;
             self.note_own(&path);
             return self.arrive_if_managed(caller, &node);
+        }
+    }
+
+    fn write_draft(&self, caller: Caller, node: &Node, spot: Spot, data: &[u8]) -> Result<()> {
+        let now = self.now();
+        match spot {
+            Spot::At(offset) => self.change(caller, node, Origin::Caller, |draft| draft.write(offset, data, now)),
+            Spot::Back(offset) => self.change(caller, node, Origin::Memory, |draft| draft.write(offset, data, now)),
+            Spot::End { expected } => {
+                let mut end = expected;
+                let changed = self.change(caller, node, Origin::Caller, |draft| {
+                    end = draft.bytes.len() as u64;
+                    draft.append(data, now)
+                });
+                self.tell_if_elsewhere(node, expected, end);
+                changed
+            }
+        }
+    }
+
+    /// The kernel keeps what it wrote at the end of a file as it knew it. If the end is elsewhere, it drops that.
+    fn tell_if_elsewhere(&self, node: &Node, expected: u64, end: u64) {
+        if expected != end {
+            self.tell(vec![Stale::Content(node.clone())]);
         }
     }
 
@@ -231,7 +303,7 @@ impl Vfs {
                 return Ok(());
             }
             let now = self.now();
-            return self.change(caller, node, |draft| draft.truncate(size, now));
+            return self.change(caller, node, Origin::Caller, |draft| draft.truncate(size, now));
         };
         self.part_from_store(node)?;
         self.soil(node);

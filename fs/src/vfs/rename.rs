@@ -118,7 +118,7 @@ impl Vfs {
                 let outcome = self.save(caller, guard, *id, *file, bytes, ready.as_ref())?;
                 self.show_file(target)?;
                 if let Some(draft) = self.draft(*id, *file) {
-                    self.keep_draft(*id, *file, draft, true)?;
+                    self.sync_draft(*id, *file, draft)?;
                 }
                 if !source_is_stored {
                     let path = self.path(source)?;
@@ -144,8 +144,10 @@ impl Vfs {
                 } else {
                     let from = self.path(source)?;
                     self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+                    self.names_changed(&from)?;
                     self.note_own(&from);
                 }
+                self.names_changed(&to)?;
                 self.note_own(&to);
                 self.show_file(target)?;
                 if let (Node::Own(id, inner), true) = (source, stays) {
@@ -199,6 +201,8 @@ impl Vfs {
         // A directory that is hidden there is not in the way, whatever is in it.
         self.make_room(target, Kind::Other)?;
         self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+        self.names_changed(&from)?;
+        self.names_changed(&to)?;
         self.note_own(&from);
         self.note_own(&to);
         self.rename_hidden(source, target)?;
@@ -217,6 +221,8 @@ impl Vfs {
             (false, false) => {
                 let (first, second) = (self.path(one)?, self.path(other)?);
                 self.backing.exchange(&first, &second).context("exchange", &first).map_err(cross)?;
+                self.names_changed(&first)?;
+                self.names_changed(&second)?;
                 self.note_own(&first);
                 self.note_own(&second);
             }
@@ -246,6 +252,15 @@ impl Vfs {
         }
         self.inodes.lock().exchanged(one, other);
         Ok(())
+    }
+
+    /// The name of a file of the store was given or taken away. It reaches the disk within a second.
+    fn names_changed(&self, path: &Path) -> Result<()> {
+        match path.parent() {
+            // Scratch need not survive a power loss.
+            Some(dir) if !dir.starts_with(&self.state) => Ok(self.writer.names_changed(dir)?),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Puts bytes at a path, whole or not at all, even when that is on another filesystem than our state.

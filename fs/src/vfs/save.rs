@@ -19,8 +19,9 @@ use jp_store::writer::{ReadyFile, Shape, Writer};
 use parking_lot::ArcMutexGuard;
 
 use super::Vfs;
+use super::persist::Grown;
 use crate::caller::Caller;
-use crate::draft::{self, Draft, Undo};
+use crate::draft::{self, Draft, OnDisk, Undo};
 use crate::error::{FsError, Result};
 use crate::node::Node;
 
@@ -59,6 +60,17 @@ struct AtHand<'a> {
     ready: Option<&'a Ready>,
     /// The kernel has written these bytes itself, and knows them.
     written: bool,
+    /// What was added to the draft, if its file has the rest.
+    grown: Option<Grown>,
+}
+
+/// Who changes a managed file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A program that waits for the answer.
+    Caller,
+    /// A program that wrote to its memory some time ago. It cannot be refused.
+    Memory,
 }
 
 /// Rooms and locks of the conversations a change touches; the locks go first.
@@ -85,11 +97,18 @@ impl Vfs {
         Ok(Hold { guards, _rooms: rooms })
     }
 
+    /// The rooms alone, for whoever goes through a lock.
+    pub(super) fn hold_rooms(&self, node: &Node) -> Hold {
+        let rooms = node.conversation().map(|id| self.room(id).lock_arc()).into_iter().collect();
+        Hold { guards: Vec::new(), _rooms: rooms }
+    }
+
     /// Changes a managed file as somebody writes to it.
     pub(super) fn change(
         &self,
         caller: Caller,
         node: &Node,
+        origin: Origin,
         change: impl FnOnce(&mut Draft) -> Result<Undo>,
     ) -> Result<()> {
         let Node::Managed(id, file) = *node else { return Err(FsError::Stale) };
@@ -97,16 +116,24 @@ impl Vfs {
         let begun = self.drafts.lock().contains_key(&(id, file));
         let guard = match self.lock(caller, id) {
             // Held since before the first byte: nothing has been taken yet, so nothing is kept.
-            Err(FsError::Busy) if !begun => return Err(FsError::Busy),
+            Err(FsError::Busy) if !begun && origin == Origin::Caller => return Err(FsError::Busy),
             Err(FsError::Busy) => None,
-            guard => Some(guard?),
+            Err(error) => {
+                self.show_what_is_kept_of_new(id, file);
+                return Err(error);
+            }
+            Ok(guard) => Some(guard),
         };
         let mut at_hand = AtHand { written: true, ..AtHand::default() };
         let (mut draft, undo) = if begun {
             // Where it is: a copy for every piece of a long file would cost more than the file.
             let mut drafts = self.drafts.lock();
             let draft = drafts.get_mut(&(id, file)).ok_or(FsError::Stale)?;
+            let on_disk = draft.on_disk;
             let undo = change(draft)?;
+            if let (OnDisk::Open(header), Some(from)) = (on_disk, undo.grown_from(draft)) {
+                at_hand.grown = Some(Grown { header, from });
+            }
             (draft.clone(), Some(undo))
         } else {
             let (mut draft, current) = self.begin_draft(id, file)?;
@@ -114,22 +141,34 @@ impl Vfs {
             change(&mut draft)?;
             (draft, None)
         };
+        let before = |draft| undo.map(|undo| undo.apply(draft));
         let Some(guard) = guard else {
             draft.waiting = draft::whole(file, &draft.bytes).is_ok();
-            self.keep_draft(id, file, draft, true)?;
-            return Err(FsError::Busy);
+            if let Err(error) = self.keep_draft(id, file, draft.clone(), true) {
+                // It may be in its file, and only its name did not reach the disk.
+                self.take_back(id, file, true, before(draft));
+                return Err(error);
+            }
+            return if origin == Origin::Memory { Ok(()) } else { Err(FsError::Busy) };
         };
-        self.settle(caller, &guard, file, draft, at_hand, |draft| undo.map(|undo| undo.apply(draft))).map(drop)
+        self.settle(caller, &guard, file, draft, at_hand, before).map(drop)
+    }
+
+    /// A draft that is only in memory, because it has just begun, is not shown any more.
+    fn show_what_is_kept_of_new(&self, id: ConversationId, file: ManagedFile) {
+        if self.draft(id, file).is_some_and(|draft| draft.on_disk == OnDisk::No) {
+            self.show_what_is_kept(id, file);
+        }
     }
 
     /// Begins an empty draft, as whoever writes a file anew does first. Nothing is no document, so none of it is for the
     /// store, and the conversation's lock need not be taken: it is enough that nobody has it. `false` where somebody
-    /// does, or a draft has begun.
+    /// does, where a draft has begun, or where it has to be seen first whether it can be kept.
     pub(super) fn begin_anew(&self, node: &Node) -> Result<bool> {
         let Node::Managed(id, file) = *node else { return Ok(false) };
         let _room = self.room(id).lock_arc();
         let begun = self.drafts.lock().contains_key(&(id, file));
-        if begun || self.writer.store().locks().is_held(id) {
+        if begun || self.writer.store().locks().is_held(id) || !self.has_room()? {
             return Ok(false);
         }
         let (mut draft, _) = self.begin_draft(id, file)?;
@@ -151,15 +190,11 @@ impl Vfs {
         let before = self.draft(id, file);
         let (mut draft, current) = self.begin_draft(id, file)?;
         draft.replace(bytes, self.now());
-        let at_hand = AtHand { current: Some(current), ready, written: false };
+        let at_hand = AtHand { current: Some(current), ready, ..AtHand::default() };
         let settled = self.settle(caller, guard, file, draft, at_hand, |_| before.clone());
         if let Err(FsError::Busy) = settled {
             // The bytes are still where they came from, so nothing needs to wait.
-            let mut drafts = self.drafts.lock();
-            match before {
-                Some(before) => drafts.insert((id, file), before),
-                None => drafts.remove(&(id, file)),
-            };
+            self.take_back(id, file, true, before);
         }
         let outcome = settled?;
         match &outcome {
@@ -183,8 +218,11 @@ impl Vfs {
         }
         let (mut draft, _) = self.begin_draft(id, file)?;
         draft.truncate(0, self.now())?;
-        draft.reason = draft::whole(file, &draft.bytes).err();
-        self.drafts.lock().insert((id, file), draft);
+        if self.has_room()? {
+            self.drafts.lock().insert((id, file), draft);
+        } else {
+            self.keep_draft(id, file, draft, false)?;
+        }
         self.show_file(&Node::Managed(id, file))
     }
 
@@ -197,7 +235,12 @@ impl Vfs {
             Err(error) => Err(error),
         };
         if let Some(draft) = self.draft(id, file) {
-            self.keep_draft(id, file, draft, true)?;
+            let waits = draft.waiting;
+            self.sync_draft(id, file, draft)?;
+            if waits && matches!(outcome, Err(FsError::Busy)) {
+                // It is safe, and whoever wrote it was told that it waits, or could not be told.
+                return Ok(());
+            }
         }
         match outcome? {
             Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
@@ -220,21 +263,6 @@ impl Vfs {
         if self.missed.swap(false, Ordering::SeqCst) {
             self.tend_refused(Caller { pid: std::process::id() });
         }
-    }
-
-    /// All drafts reach the disk, or it is said why one does not; the others do all the same.
-    pub fn keep_drafts(&self) -> Result<()> {
-        if self.rules.read_only {
-            return Ok(());
-        }
-        let mut result = Ok(());
-        for (id, file) in self.drafts_that(|draft| !draft.kept) {
-            let _room = self.room(id).lock_arc();
-            if let Some(draft) = self.draft(id, file).filter(|draft| !draft.kept) {
-                result = result.and(self.keep_draft(id, file, draft, false));
-            }
-        }
-        result
     }
 
     /// Drafts that wait for a lock are tried again. Called when a lock has become free.
@@ -290,41 +318,8 @@ impl Vfs {
         catalog.is_visible(parent) && !line.any(|above| above == id)
     }
 
-    fn drafts_that(&self, are: impl Fn(&Draft) -> bool) -> Vec<(ConversationId, ManagedFile)> {
+    pub(super) fn drafts_that(&self, are: impl Fn(&Draft) -> bool) -> Vec<(ConversationId, ManagedFile)> {
         self.drafts.lock().iter().filter(|(_, draft)| are(draft)).map(|(&key, _)| key).collect()
-    }
-
-    /// Takes up the drafts that an earlier mount left.
-    pub(super) fn load_drafts(&self) -> Result<()> {
-        let drafts = self.state.join("drafts");
-        let listed = match self.backing.list(&drafts) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            listed => listed.context("list", &drafts)?,
-        };
-        for (name, _) in listed {
-            let Some((id, true)) = name.to_str().and_then(crate::catalog::parse) else { continue };
-            for file in ManagedFile::ALL {
-                let path = self.draft_path(id, file);
-                let read = self.backing.read_all(&path);
-                if !matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
-                    self.kept.lock().insert((id, file));
-                }
-                let Some(draft) = read.ok().and_then(|text| Draft::parse(&text)) else { continue };
-                let known = self.catalog.read().get(id).is_some();
-                if known {
-                    // A good one may have been cut short on its way into the store.
-                    let whole = draft::whole(file, &draft.bytes).is_ok() && draft.reason.is_none();
-                    self.drafts.lock().insert((id, file), Draft { waiting: whole, ..draft });
-                }
-            }
-        }
-        self.tend_drafts();
-        Ok(())
-    }
-
-    /// The draft of a file, if it has one. A copy: the table is not locked any more when this returns.
-    pub(super) fn draft(&self, id: ConversationId, file: ManagedFile) -> Option<Draft> {
-        self.drafts.lock().get(&(id, file)).cloned()
     }
 
     /// What is written goes on from here.
@@ -351,12 +346,15 @@ impl Vfs {
             true => Err(None),
             false => Document::of(file, &bytes).map_err(Some),
         };
+        let grown = at_hand.grown;
+        let mut wrote = false;
         let reason = match whole {
             Err(reason) => reason,
             Ok(document) => {
                 self.drafts.lock().insert((id, file), draft.clone());
-                let kept = self.keep_whole(id, file, &draft);
-                match kept.and_then(|()| self.commit(caller, guard, id, &draft, document, at_hand)) {
+                let kept = self.keep_whole(id, file, &draft, grown);
+                wrote = matches!(kept, Ok(true));
+                match kept.and_then(|_| self.commit(caller, guard, id, &draft, document, at_hand)) {
                     Ok(handed_over) => {
                         self.drop_draft(id, file)?;
                         if file == ManagedFile::Metadata {
@@ -366,18 +364,17 @@ impl Vfs {
                     }
                     Err(FsError::Store(jp_store::Error::Refused(text))) => Some(JsonError::new(text)),
                     Err(FsError::Store(jp_store::Error::Invalid { reason, .. })) => Some(reason),
+                    Err(error) if error.errno() == libc::EBUSY => {
+                        let waiting = Draft { waiting: true, ..draft.clone() };
+                        if let Err(error) = self.keep_draft(id, file, waiting, false) {
+                            self.take_back(id, file, wrote, before(draft));
+                            return Err(error);
+                        }
+                        return Err(FsError::Busy);
+                    }
                     Err(error) => {
-                        let busy = error.errno() == libc::EBUSY;
-                        let left = match busy {
-                            true => Some(Draft { waiting: true, kept: false, ..draft }),
-                            false => before(draft).map(|draft| Draft { kept: false, ..draft }),
-                        };
-                        let mut drafts = self.drafts.lock();
-                        match left {
-                            Some(left) => drafts.insert((id, file), left),
-                            None => drafts.remove(&(id, file)),
-                        };
-                        return Err(if busy { FsError::Busy } else { error });
+                        self.take_back(id, file, wrote, before(draft));
+                        return Err(error);
                     }
                 }
             }
@@ -386,9 +383,12 @@ impl Vfs {
         draft.reason = reason.clone();
         draft.waiting = false;
         draft.kept = false;
-        let text = reason.unwrap_or_else(|| JsonError::new("the document is not whole"));
-        self.drafts.lock().insert((id, file), draft);
-        Ok(Outcome::Kept(text))
+        let grown = if reason.is_none() { grown } else { None };
+        if let Err(error) = self.write_through(id, file, &draft, grown) {
+            self.take_back(id, file, wrote, before(draft));
+            return Err(error);
+        }
+        Ok(Outcome::Kept(reason.unwrap_or_else(|| JsonError::new("the document is not whole"))))
     }
 
     /// Commits or keeps a draft whose conversation nobody is writing to.
@@ -400,15 +400,6 @@ impl Vfs {
         draft: Draft,
     ) -> Result<Outcome> {
         self.settle(caller, guard, file, draft, AtHand::default(), Some)
-    }
-
-    /// A piece of the draft that is on disk becomes all of it before the store gets it: whoever stops us in between
-    /// finds what the store has, and not something older.
-    fn keep_whole(&self, id: ConversationId, file: ManagedFile, draft: &Draft) -> Result<()> {
-        if !self.kept.lock().contains(&(id, file)) {
-            return Ok(());
-        }
-        self.keep_draft(id, file, Draft { waiting: true, ..draft.clone() }, false)
     }
 
     /// Makes the store's file these bytes, unaltered. `true` if the file that was ready has become it.
@@ -535,69 +526,6 @@ impl Vfs {
             return Ok(());
         }
         self.settle(caller, &guard, file, draft, AtHand::default(), Some).map(drop)
-    }
-
-    /// Puts a draft on disk; `sync` makes it survive more than our own end.
-    pub(super) fn keep_draft(&self, id: ConversationId, file: ManagedFile, mut draft: Draft, sync: bool) -> Result<()> {
-        if draft.reason.is_none() && !draft.waiting {
-            draft.reason = draft::whole(file, &draft.bytes).err();
-        }
-        draft.kept = true;
-        let path = self.draft_path(id, file);
-        let beside = self.state.join("drafts").join(format!(".{}-{}", id.deciseconds(), file.name()));
-        if let Some(dir) = path.parent() {
-            self.backing.make_dirs(dir).context("make directory", dir)?;
-        }
-        let kept = self.backing.replace(&path, &beside, &draft.to_bytes()).context("write", &path);
-        if kept.is_err() {
-            draft.kept = false;
-        }
-        self.drafts.lock().insert((id, file), draft);
-        self.kept.lock().insert((id, file));
-        kept?;
-        if sync {
-            self.backing.sync(&path).context("sync", &path)?;
-            if let Some(dir) = path.parent() {
-                self.backing.sync(dir).context("sync", dir)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// As [`Vfs::drop_draft`], also if only the disk has it.
-    pub(super) fn forget_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
-        self.kept.lock().insert((id, file));
-        self.drop_draft(id, file)
-    }
-
-    /// A draft has served its purpose.
-    pub(super) fn drop_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
-        self.drafts.lock().remove(&(id, file));
-        if self.kept.lock().contains(&(id, file)) {
-            let path = self.draft_path(id, file);
-            match self.backing.remove(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                removed => removed.context("remove", &path)?,
-            }
-            self.kept.lock().remove(&(id, file));
-            if let Some(dir) = path.parent() {
-                // Another draft may be in it.
-                let _ = self.backing.remove_dir(dir);
-            }
-        }
-        Ok(())
-    }
-
-    /// What somebody saved and nobody committed is kept before its file goes, and the draft with it.
-    pub(super) fn retire_draft(&self, id: ConversationId, file: ManagedFile) -> Result<()> {
-        if let Some(draft) = self.draft(id, file).filter(|draft| !draft.bytes.is_empty()) {
-            self.writer.keep(id, "removed-draft", file.name(), &draft.bytes)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn draft_path(&self, id: ConversationId, file: ManagedFile) -> PathBuf {
-        self.state.join("drafts").join(id.deciseconds().to_string()).join(file.name())
     }
 }
 

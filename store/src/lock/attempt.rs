@@ -119,15 +119,20 @@ impl LockDir {
         Ok(None)
     }
 
-    /// Whether this holder lets us through. The file's word is taken only where the system does not name another.
+    /// Whether the holder of a lock lets us through. Who holds it is for the system to say: the number in the file may be
+    /// that of another process in another pid namespace, or of one that is gone. Where the system does not tell, the
+    /// file's word counts only if that process is seen to have the lock.
     fn is_lender(&self, holder: Option<&Holder>, inode: Inode) -> bool {
-        let Some(pid) = holder.and_then(|holder| holder.pid) else {
+        if !self.processes.is_comparable() {
             return false;
-        };
-        lets_through(&*self.processes, pid, self.actor, self.caller) && {
-            let owners = self.processes.owners(inode.dev, inode.ino);
-            owners.is_empty() || owners.contains(&pid)
         }
+        let lets = |pid: u32| lets_through(&*self.processes, pid, self.actor, self.caller);
+        let owners = self.processes.owners(inode.dev, inode.ino);
+        if !owners.is_empty() {
+            return owners.into_iter().any(lets);
+        }
+        let named = holder.and_then(|holder| holder.pid);
+        named.is_some_and(|pid| lets(pid) && self.processes.has_lock(pid, inode.dev, inode.ino))
     }
 
     fn still_lends(&self, path: &Path) -> Result<bool> {

@@ -3,23 +3,42 @@
 
 use std::fmt::Debug;
 
-/// The process table, as far as locks care. A test hands in a fake one.
+/// The process table, as far as locks care. A test hands in a fake one. Numbers are those of one pid namespace: that of the
+/// process that asks.
 pub trait Processes: Send + Sync + Debug {
-    /// The parent of a process, if there is such a process and its parent is known.
+    /// The parent of a process or thread, if there is such a one and its parent is known.
     fn parent(&self, pid: u32) -> Option<u32>;
 
+    /// Whether the numbers are those of our own pid namespace. Elsewhere they mean other processes, and say nothing.
+    fn is_comparable(&self) -> bool {
+        true
+    }
+
+    /// The process that a thread belongs to; a process is its own first thread. `None` if there is no such thread.
+    fn process_of(&self, thread: u32) -> Option<u32> {
+        Some(thread)
+    }
+
     /// The processes that took an exclusive `flock` on this inode. Empty means that the system does not tell, which is
-    /// not the same as nobody: some filesystems report another device number here than in `stat`.
+    /// not the same as nobody: some filesystems report another device number here than in `stat`, and a process of
+    /// another pid namespace is not listed.
     fn owners(&self, dev: u64, ino: u64) -> Vec<u32>;
+
+    /// Whether this process has the inode open and an exclusive `flock` on it. Asked where [`Processes::owners`] does not
+    /// tell.
+    fn has_lock(&self, pid: u32, dev: u64, ino: u64) -> bool;
 }
 
 /// Whether a lock that `holder` has lets `caller` through, when `actor` is the process that does the work for it. The
-/// two differ in a mount, whose daemon acts for whoever writes a file.
+/// two differ in a mount, whose daemon acts for the thread that writes a file.
 ///
-/// The holder may be the caller or any ancestor of it, but never the actor: two threads of one process exclude each
-/// other like strangers.
+/// The holder may be the caller's process or any ancestor of it, but never the actor: two threads of one process exclude
+/// each other like strangers. 0 is a caller outside our pid namespace, and no process.
 pub fn lets_through(processes: &dyn Processes, holder: u32, actor: u32, caller: u32) -> bool {
-    holder != actor && (holder == caller || is_ancestor(processes, holder, caller))
+    if holder == actor || holder == 0 || caller == 0 {
+        return false;
+    }
+    holder == caller || is_ancestor(processes, holder, caller) || processes.process_of(caller) == Some(holder)
 }
 
 fn is_ancestor(processes: &dyn Processes, ancestor: u32, of: u32) -> bool {
@@ -49,15 +68,24 @@ mod tests {
             self.0.iter().find(|(child, _)| *child == pid).map(|(_, parent)| *parent)
         }
 
+        fn process_of(&self, thread: u32) -> Option<u32> {
+            // 31 is a thread of 30.
+            Some(if thread == 31 { 30 } else { thread })
+        }
+
         fn owners(&self, _: u64, _: u64) -> Vec<u32> {
             Vec::new()
+        }
+
+        fn has_lock(&self, _: u32, _: u64, _: u64) -> bool {
+            false
         }
     }
 
     #[test]
     fn only_ancestors_let_through() {
         // 1 ─ 10 ─ 20 ─ 30, 1 ─ 11; 40 and 41 form a ring.
-        let table = Table(&[(1, 0), (10, 1), (20, 10), (30, 20), (11, 1), (40, 41), (41, 40)]);
+        let table = Table(&[(1, 0), (10, 1), (20, 10), (30, 20), (31, 20), (11, 1), (40, 41), (41, 40)]);
         let check = |holder, actor, caller, expected| {
             let got = lets_through(&table, holder, actor, caller);
             assert_eq!(got, expected, "holder {holder}, actor {actor}, caller {caller}");
@@ -76,6 +104,12 @@ mod tests {
         check(30, 11, 30, true);
         check(20, 11, 30, true);
         check(11, 11, 30, false);
+        // Acting for a thread of it, and for a caller outside our namespace.
+        check(30, 11, 31, true);
+        check(20, 11, 31, true);
+        check(31, 11, 30, false);
+        check(0, 11, 0, false);
+        check(1, 11, 0, false);
         // Even a daemon that is the caller's ancestor does not let its own threads through.
         check(10, 10, 30, false);
     }

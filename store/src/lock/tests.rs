@@ -347,6 +347,10 @@ impl Processes for Unrelated {
     fn owners(&self, dev: u64, ino: u64) -> Vec<u32> {
         Proc.owners(dev, ino)
     }
+
+    fn has_lock(&self, pid: u32, dev: u64, ino: u64) -> bool {
+        Proc.has_lock(pid, dev, ino)
+    }
 }
 
 /// A temporary directory with places for locks.

@@ -7,6 +7,7 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
 use std::time::SystemTime;
 
 use nix::errno::Errno;
@@ -27,8 +28,32 @@ impl Processes for Proc {
         parent_in(&trusted::read_text(format!("/proc/{pid}/stat")).ok()?)
     }
 
+    fn is_comparable(&self) -> bool {
+        let stat = trusted::read_text("/proc/self/stat").unwrap_or_default();
+        stat.split(' ').next().and_then(|pid| pid.parse().ok()) == Some(std::process::id())
+    }
+
+    fn process_of(&self, thread: u32) -> Option<u32> {
+        process_in(&trusted::read_text(format!("/proc/{thread}/status")).ok()?)
+    }
+
     fn owners(&self, dev: u64, ino: u64) -> Vec<u32> {
         trusted::read_text("/proc/locks").map(|text| owners_in(&text, dev, ino)).unwrap_or_default()
+    }
+
+    fn has_lock(&self, pid: u32, dev: u64, ino: u64) -> bool {
+        let fds = format!("/proc/{pid}/fd");
+        trusted::names(&fds).iter().filter_map(|name| name.to_str()).any(|fd| {
+            let is_it = trusted::follow(Path::new(&format!("{fds}/{fd}")))
+                .is_ok_and(|meta| (meta.dev(), meta.ino()) == (dev, ino));
+            is_it
+                && trusted::read_text(format!("/proc/{pid}/fdinfo/{fd}")).is_ok_and(|text| {
+                    let locks = text.lines().filter_map(|line| line.strip_prefix("lock:"));
+                    locks
+                        .map(|line| line.split_ascii_whitespace())
+                        .any(|mut words| words.by_ref().nth(1) == Some("FLOCK") && words.nth(1) == Some("WRITE"))
+                })
+        })
     }
 }
 
@@ -137,6 +162,11 @@ fn parent_in(stat: &str) -> Option<u32> {
     after.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// The thread group in `/proc/<tid>/status`, which is the process.
+fn process_in(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// The owners of exclusive locks in `/proc/locks`.
 fn owners_in(locks: &str, dev: u64, ino: u64) -> Vec<u32> {
     pids_in(locks, dev, ino, &["WRITE"])
@@ -169,6 +199,28 @@ mod tests {
         check("", None);
         assert_eq!(Proc.parent(std::process::id()), Some(std::os::unix::process::parent_id()));
         assert_eq!(Proc.parent(u32::MAX), None);
+    }
+
+    #[test]
+    fn threads() {
+        let me = std::process::id();
+        assert_eq!(Proc.process_of(me), Some(me));
+        // The test runs in a thread of its own.
+        let thread = nix::unistd::gettid().as_raw().unsigned_abs();
+        assert_eq!((Proc.process_of(thread), thread == me), (Some(me), false));
+        assert_eq!(Proc.process_of(u32::MAX), None);
+        assert!(Proc.is_comparable());
+    }
+
+    #[test]
+    fn a_lock_is_found_at_its_process() {
+        let file = tempfile::tempfile().unwrap();
+        let Inode { dev, ino } = Opened::of(&file).unwrap().inode;
+        let me = std::process::id();
+        assert!(!Proc.has_lock(me, dev, ino), "it is only open");
+        assert!(try_lock(&file, Mode::Shared).unwrap() && !Proc.has_lock(me, dev, ino));
+        assert!(try_lock(&file, Mode::Exclusive).unwrap() && Proc.has_lock(me, dev, ino));
+        assert!(!Proc.has_lock(u32::MAX, dev, ino) && !Proc.has_lock(me, dev, ino + 1));
     }
 
     #[test]

@@ -28,10 +28,10 @@ struct Waiting {
 /// What was put off.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Put {
+    /// The names in a directory. These come first: a line of a journal may say what became of a name.
+    Dir(PathBuf),
     /// The bytes of a file.
     File(PathBuf),
-    /// The names in a directory.
-    Dir(PathBuf),
 }
 
 impl Later {
@@ -108,6 +108,18 @@ impl Writer {
     /// disk then. The bytes of a saved file are there before it gets its name, as ever.
     pub fn putting_off(&self) -> Self {
         Self { later: Some(Later::default()), ..self.clone() }
+    }
+
+    /// The names in a directory have changed. They reach the disk when somebody catches up; at once if nobody does.
+    pub fn names_changed(&self, dir: &Path) -> Result<()> {
+        match &self.later {
+            Some(later) => later.put_off_dir(dir),
+            None => match self.store.disk().sync_dir(dir) {
+                Err(error) if !is_absent(&error) => return Err(error).context("sync", dir),
+                Ok(()) | Err(_) => {}
+            },
+        }
+        Ok(())
     }
 
     /// Brings to disk what was put off.

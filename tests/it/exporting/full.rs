@@ -1,44 +1,12 @@
 //! The disk that the project is on is full.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use jp_tests::{Contents, Place, Sample, TestEnv, Workspace, contents, skip};
+use jp_tests::{Contents, Place, Sample, SmallDisk, TestEnv, Workspace, contents, skip};
 use nix::unistd::geteuid;
 
 use super::assert_exported;
 use crate::story::jp;
-
-/// A small disk in memory, gone when dropped.
-struct Small(PathBuf);
-
-impl Small {
-    #[track_caller]
-    fn new(point: &Path) -> Self {
-        let small = Self(point.to_owned());
-        small.mount("size=1m");
-        small
-    }
-
-    #[track_caller]
-    fn mount(&self, options: &str) {
-        let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "jp-test"]).arg(&self.0).status();
-        assert!(status.is_ok_and(|status| status.success()), "cannot mount {} with {options}", self.0.display());
-    }
-
-    #[track_caller]
-    fn grow(&self) {
-        self.mount("remount,size=64m");
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        // What this does not manage goes with the machine.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 /// Every file is what it was or what it is to be.
 #[track_caller]
@@ -56,7 +24,7 @@ fn the_store_is_whole_and_the_next_export_completes() {
         return skip("only root can make a small disk");
     }
     let env = TestEnv::in_memory();
-    let small = Small::new(&env.project("main"));
+    let small = SmallDisk::new(&env.project("main"), "1m");
     let w = env.init_workspace("main", "otvo8");
     let ids: Vec<u64> = (0..20).map(|n| 17_528_832_001 + n * 10_000).collect();
     let sample = |id: u64, events: usize| Sample::new(id).title("Growing").events(events);
@@ -77,7 +45,7 @@ fn the_store_is_whole_and_the_next_export_completes() {
     assert_old_or_new(&w, &old);
     w.jp(&["export", "--check"]).fails_with(1);
 
-    small.grow();
+    small.resize("64m");
     jp(&w, &["export"]);
     assert_exported(&w);
     assert_eq!(contents(&w.silo().join("conversations")), store);

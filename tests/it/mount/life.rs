@@ -95,16 +95,20 @@ fn a_signal_ends_it_cleanly() {
 }
 
 #[test]
-fn a_draft_that_no_disk_takes_keeps_it() {
+fn a_draft_that_no_disk_takes_is_refused() {
     everyone(|m| {
+        let before = m.text(ids::D, "metadata.json");
         // As a full disk would, but for this draft alone.
         let drafts = m.state().join("drafts").join(ids::D.to_string());
         fs::write(&drafts, "in the way").expect("written");
-        m.sh("printf '{ typed' > \"$D/metadata.json\"");
-        let told = m.jp(&["unmount"]);
-        assert!(told.code != 0 && told.stderr.contains("drafts"), "{}", told.told());
-        assert_eq!(m.sh("cat \"$D/metadata.json\"").stdout, "{ typed");
+        let told = m.try_sh("printf '{ typed' > \"$D/metadata.json\"");
+        assert!(told.code != 0 && !told.stderr.is_empty(), "{}", told.told());
+        assert_eq!(m.sh("cat \"$D/metadata.json\"").stdout, before);
+        // Nothing would be lost.
+        m.end(&[]);
         fs::remove_file(&drafts).expect("it was in the way");
+        m.begin(&[]);
+        m.sh("printf '{ typed' > \"$D/metadata.json\"");
         m.end(&[]);
         m.begin(&[]);
         assert_eq!(m.sh("cat \"$D/metadata.json\"").stdout, "{ typed");

@@ -190,3 +190,100 @@ fn a_move_reaches_it_within_a_second() {
     told.sort();
     assert_eq!(told, [format!("sync_dir {D_PATH}"), "sync_dir vfs".to_owned(), "sync_file tree.journal".to_owned()]);
 }
+
+/// What the mount itself did since it was last asked, by verb and the end of the path.
+fn mount_since(stage: &mut Stage) -> Vec<String> {
+    let log = stage.mount.log();
+    let new: Vec<String> = log[stage.seen.1..].to_vec();
+    stage.seen.1 = log.len();
+    let short = |line: &String| {
+        let (verb, path) = line.split_once(' ').unwrap_or_default();
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        ["put", "write", "sync", "rename"].contains(&verb).then(|| format!("{verb} {name}"))
+    };
+    new.iter().filter_map(short).collect()
+}
+
+const SYNCED: [&str; 3] = ["sync .17528862001-events.json.fresh", "sync 17528862001", "sync drafts"];
+
+#[test]
+fn a_draft_is_in_its_file_when_it_is_acknowledged() {
+    let mut stage = stage();
+    let path = join(D_PATH, "events.json");
+    let text = events("one");
+    stage.driver.truncate(&path, 0).expect("emptied");
+    mount_since(&mut stage);
+    stage.driver.write_at(&path, 0, &text[..10]).expect("written");
+    let new = ".17528862001-events.json.new";
+    assert_eq!(mount_since(&mut stage), [format!("put {new}"), format!("rename {new}")]);
+    stage.driver.write_at(&path, 10, &text[10..20]).expect("written");
+    stage.driver.append(&path, &text[20..30]).expect("written");
+    assert_eq!(mount_since(&mut stage), ["write events.json", "write events.json"], "pieces are added to it");
+    let file = stage.driver.vfs().writer().store().layout().worktree_state().join("drafts/17528862001/events.json");
+    let kept = |file: &Path| {
+        let bytes = fs::read(file).expect("read");
+        bytes[bytes.iter().position(|byte| *byte == b'\n').expect("a header") + 1..].to_vec()
+    };
+    assert_eq!(kept(&file), &text[..30]);
+    stage.driver.write_at(&path, 5, b"x").expect("written");
+    assert_eq!(mount_since(&mut stage), [format!("put {new}"), format!("rename {new}")], "all of it, or nothing");
+    assert_eq!(kept(&file)[5], b'x');
+    stage.driver.write(&path, &text).expect("saved");
+    assert!(!file.exists() && stage.stored() == text);
+    // Nor does it come back after a power loss.
+    stage.since();
+    stage.driver.vfs().tend_disk().expect("on disk");
+    assert!(stage.since().contains(&"sync_dir drafts".to_owned()));
+}
+
+#[test]
+fn a_draft_reaches_the_disk_with_its_names_by_itself() {
+    let mut stage = stage();
+    let path = join(D_PATH, "events.json");
+    let text = events("one");
+    stage.driver.write_at(&path, 0, b"{").expect("written");
+    mount_since(&mut stage);
+    // This is done every 100 ms.
+    stage.driver.vfs().tend_drafts();
+    let done = mount_since(&mut stage);
+    let syncs: Vec<&String> = done.iter().filter(|line| line.starts_with("sync")).collect();
+    assert_eq!(syncs, SYNCED, "{done:?}");
+    let at = |what: &str| done.iter().position(|line| line == what).unwrap_or_else(|| panic!("no {what} in {done:?}"));
+    assert!(at(SYNCED[0]) < at("rename .17528862001-events.json.fresh"), "bytes before they get their name: {done:?}");
+    assert!(at("rename .17528862001-events.json.fresh") < at(SYNCED[1]), "{done:?}");
+    stage.driver.vfs().tend_drafts();
+    assert_eq!(mount_since(&mut stage), nothing(), "nothing twice");
+    // One that was only emptied, and one that is asked for.
+    stage.driver.write(&path, &text).expect("saved");
+    stage.driver.truncate(&path, 0).expect("emptied");
+    mount_since(&mut stage);
+    stage.driver.vfs().tend_drafts();
+    let syncs = |stage: &mut Stage| -> Vec<String> {
+        mount_since(stage).into_iter().filter(|line| line.starts_with("sync")).collect()
+    };
+    assert_eq!(syncs(&mut stage), SYNCED);
+    stage.driver.write_at(&path, 0, &text[..9]).expect("written");
+    mount_since(&mut stage);
+    stage.driver.sync(&path).expect("synced");
+    let asked = syncs(&mut stage);
+    assert_eq!(asked, ["sync .17528862001-events.json.new", SYNCED[1], SYNCED[2]]);
+}
+
+#[test]
+fn the_name_of_a_user_file_reaches_it_within_a_second() {
+    let mut stage = stage();
+    stage.driver.write(&join(B_PATH, "one.md"), b"1").expect("written");
+    stage.driver.vfs().tend_disk().expect("on disk");
+    stage.since();
+    stage.driver.rename(&join(B_PATH, "one.md"), &join(B_PATH, "two.md")).expect("renamed");
+    stage.driver.rename(&join(B_PATH, "two.md"), &join(D_PATH, "three.md")).expect("renamed");
+    stage.since();
+    stage.driver.vfs().tend_disk().expect("on disk");
+    let told = stage.since();
+    let at = |what: &str| told.iter().position(|line| line == what);
+    let dirs = [at(&format!("sync_dir {}", "17528842001-berta")), at(&format!("sync_dir {D_PATH}"))];
+    assert!(dirs.iter().all(Option::is_some), "{told:?}");
+    // A journal never says what became of a name before the name is so.
+    let journal = at("sync_file journal");
+    assert!(dirs.iter().all(|dir| journal.is_none() || *dir < journal), "{told:?}");
+}

@@ -263,7 +263,7 @@ impl Driver for InProcess {
     }
 
     fn append(&mut self, path: &str, bytes: &[u8]) -> Done<()> {
-        self.on(path, true, |vfs, attr| vfs.write(me(), attr.number, attr.size, bytes))
+        self.on(path, true, |vfs, attr| vfs.append(me(), attr.number, attr.size, bytes))
     }
 
     fn truncate(&mut self, path: &str, size: u64) -> Done<()> {

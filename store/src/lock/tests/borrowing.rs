@@ -2,7 +2,10 @@
 
 use super::*;
 
-/// 10 is the parent of 20 and 21, 20 the parent of 30; 50 and 99 are strangers.
+/// A process whose number is in the file, and that does not have the lock.
+const GONE: u32 = 11;
+
+/// 10 is the parent of 20 and 21, 20 the parent of 30, [`GONE`] the parent of 22; 50 and 99 are strangers.
 #[derive(Debug, Default)]
 struct Table {
     owners: Vec<u32>,
@@ -13,13 +16,18 @@ impl Processes for Table {
         match pid {
             20 | 21 => Some(10),
             30 => Some(20),
-            10 | 50 | 99 => Some(1),
+            22 => Some(GONE),
+            10 | GONE | 50 | 99 => Some(1),
             _ => None,
         }
     }
 
     fn owners(&self, _: u64, _: u64) -> Vec<u32> {
         self.owners.clone()
+    }
+
+    fn has_lock(&self, pid: u32, _: u64, _: u64) -> bool {
+        pid != GONE
     }
 }
 
@@ -126,6 +134,18 @@ fn the_system_knows_better_than_the_file() {
     let seen = |owners| ground.locks().with_processes(Arc::new(Table { owners }), 20);
     assert_locked(seen(vec![99]).try_acquire(id(1), &pid(20)), Some(10));
     assert!(seen(vec![10]).is_held(id(1)));
+    // The file has the number that the holder has in its own pid namespace.
+    let inside = |owners| ground.locks().with_processes(Arc::new(Table { owners }), 30);
+    assert!(inside(vec![20]).try_acquire(id(1), &pid(30)).unwrap().is_borrowed());
+}
+
+#[test]
+fn a_number_that_another_process_has_here_lends_nothing() {
+    let ground = Ground::new();
+    let _root = ground.locks().try_acquire(id(1), &pid(GONE)).unwrap();
+    // 22 is beneath a process of that number, which does not have the lock.
+    assert_locked(ground.take(22), Some(GONE));
+    assert_locked(ground.seen_by(50).on_behalf_of(GONE).try_acquire(id(1), &pid(50)), Some(GONE));
 }
 
 #[test]

@@ -1,0 +1,142 @@
+//! The filesystem that holds the store is full, or read-only. What cannot be kept is refused, and what is shown is what the
+//! store has or a draft that `jp status` names.
+
+use std::cell::RefCell;
+use std::fs;
+
+use jp_tests::{Mounted, SmallDisk, TestEnv, User, ids, skip};
+use nix::unistd::geteuid;
+use serde_json::Value;
+
+use super::{put, said};
+
+/// The sample with its store on a small disk, mounted.
+#[track_caller]
+fn on_small_disk(make: fn(&TestEnv) -> Option<SmallDisk>) -> Option<(Mounted, SmallDisk)> {
+    if !geteuid().is_root() {
+        skip("only root can make a small disk");
+        return None;
+    }
+    let disk = RefCell::new(None);
+    let mounted = Mounted::not_yet(User::Own, || {
+        let env = TestEnv::in_memory();
+        *disk.borrow_mut() = make(&env);
+        env
+    })?;
+    let Some(disk) = disk.into_inner() else {
+        skip("there is no ext4 here");
+        return None;
+    };
+    mounted.begin(&[]);
+    Some((mounted, disk))
+}
+
+fn tmpfs(env: &TestEnv) -> Option<SmallDisk> {
+    Some(SmallDisk::new(&env.data(), "8m"))
+}
+
+/// What is shown is what the store has, or what a draft on disk has that is named.
+#[track_caller]
+fn check_shown(m: &Mounted, what: &str) {
+    for file in ["events.json", "metadata.json"] {
+        // Drafts are on disk, or given up, when the status is told.
+        let drafts: Vec<Value> = m.status("drafts").into_iter().filter(|draft| draft["file"] == file).collect();
+        let shown = m.sh(&format!("cat \"$D/{file}\"")).stdout;
+        match &drafts[..] {
+            [] => assert_eq!(shown, m.text(ids::D, file), "{what}: {file} is shown, and neither stored nor named"),
+            [_] => {
+                let text = fs::read_to_string(m.state().join(format!("drafts/{}/{file}", ids::D))).expect("read");
+                let kept = text.split_once('\n').expect("a header").1;
+                assert_eq!(shown, kept, "{what}: {file} is shown, and not what the draft on disk has");
+            }
+            _ => panic!("{what}: {drafts:#?}"),
+        }
+    }
+}
+
+const WAYS: [(&str, &str); 6] = [
+    ("a good save", "cat \"$T/new.json\" > \"$D/events.json\""),
+    ("a broken save", "cat \"$T/broken.json\" > \"$D/events.json\""),
+    ("a broken save over the old bytes", "dd if=\"$T/broken.json\" of=\"$D/events.json\" conv=notrunc status=none"),
+    ("an append", "cat \"$T/broken.json\" >> \"$D/metadata.json\""),
+    ("a save by rename", "cp \"$T/new.json\" \"$D/x.tmp\" && mv \"$D/x.tmp\" \"$D/events.json\""),
+    ("a broken save by rename", "cp \"$T/broken.json\" \"$D/x.tmp\" && mv \"$D/x.tmp\" \"$D/events.json\""),
+];
+
+#[track_caller]
+fn refuses_what_it_cannot_keep(m: &Mounted, message: &str) {
+    put(m, "new.json", &said("new", 200_000));
+    put(m, "broken.json", &said("broken", 200_000)[..150_000]);
+    let before = m.store();
+    for (what, script) in WAYS {
+        let told = m.try_sh(script);
+        assert!(told.code != 0 && told.stderr.contains(message), "{what}: acknowledged\n{}", told.told());
+        check_shown(m, what);
+        assert_eq!(m.store(), before, "{what}");
+    }
+    // Written to the memory of the file: the kernel tells later, and drops what was refused.
+    put(m, "write.py", super::mmap::WRITE);
+    let told = m.try_sh("exec python3 \"$T/write.py\" \"$D/events.json\" turn_start TURN_START");
+    assert!(told.code != 0, "in memory: acknowledged\n{}", told.told());
+    check_shown(m, "in memory");
+    // Emptied, and no more: either that is kept, or it is refused.
+    m.try_sh(": > \"$D/events.json\"");
+    check_shown(m, "emptied");
+    m.try_sh("truncate -s 10 \"$D/metadata.json\"");
+    check_shown(m, "cut");
+    assert_eq!(m.store(), before);
+}
+
+#[track_caller]
+fn works_again(m: &Mounted) {
+    m.sh("cat \"$T/new.json\" > \"$D/events.json\"");
+    let metadata = m.text(ids::D, "metadata.json");
+    put(m, "metadata.json", &metadata);
+    m.sh("cat \"$T/metadata.json\" > \"$D/metadata.json\"");
+    assert_eq!(m.text(ids::D, "events.json"), said("new", 200_000));
+    assert_eq!(m.status("drafts"), [] as [Value; 0]);
+    m.check_store();
+}
+
+#[test]
+fn a_full_store() {
+    let Some((m, disk)) = on_small_disk(tmpfs) else { return };
+    disk.fill();
+    refuses_what_it_cannot_keep(&m, "No space left on device");
+    disk.clear();
+    works_again(&m);
+    drop(m);
+}
+
+#[test]
+fn a_store_that_becomes_read_only() {
+    let ext4 = |env: &TestEnv| SmallDisk::ext4(&env.data(), &env.root().join("image"));
+    let Some((m, disk)) = on_small_disk(ext4) else { return };
+    m.sh("printf 'a note' > \"$D/notes.md\"");
+    disk.abort();
+    refuses_what_it_cannot_keep(&m, "Read-only file system");
+    for script in ["truncate -s 10 \"$D/metadata.json\"", "echo x > \"$D/notes.md\"", "echo x >> \"$D/notes.md\""] {
+        let told = m.try_sh(script);
+        assert!(told.code != 0 && told.stderr.contains("Read-only file system"), "{}", told.told());
+    }
+    assert_eq!(m.sh("cat \"$D/notes.md\"").stdout, "a note");
+    drop(m);
+}
+
+#[test]
+fn a_draft_that_no_longer_fits_is_what_it_was() {
+    let Some((m, disk)) = on_small_disk(tmpfs) else { return };
+    m.sh("printf '[ 1,' > \"$D/events.json\"");
+    assert_eq!(m.status("drafts").len(), 1);
+    disk.fill();
+    put(&m, "more.json", &" 2,".repeat(100_000));
+    let told = m.try_sh("cat \"$T/more.json\" >> \"$D/events.json\"");
+    assert!(told.code != 0 && told.stderr.contains("No space left"), "{}", told.told());
+    check_shown(&m, "a draft that grows");
+    disk.clear();
+    m.crash();
+    m.begin(&[]);
+    assert!(m.sh("cat \"$D/events.json\"").stdout.starts_with("[ 1,"));
+    check_shown(&m, "after a crash");
+    drop(m);
+}
