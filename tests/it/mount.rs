@@ -31,6 +31,8 @@ mod promises;
 mod rules;
 // Very many processes at once.
 mod stress;
+// Random operations on two mounts of one store.
+mod two_mounts;
 // The same by a user without rights.
 mod unprivileged;
 // Nothing more can be watched.

@@ -18,7 +18,7 @@ mod sample;
 mod shot;
 mod wait;
 
-pub use asked::{copy_program, have, named_program, setting};
+pub use asked::{copy_program, have, named_program, setting, words};
 pub use bulk::{Bulk, Layout, RARE, Random};
 pub use env::{Call, TestEnv, Workspace, jp_binary};
 pub use fault_backing::FaultBacking;
