@@ -92,9 +92,7 @@ impl Walk {
             Some(parent) => self.command(w, &["c", "mv", &name, "--parent", parent]),
             None => self.command(w, &["c", "mv", &name, "--root"]),
         };
-        if self.model.get(id).parent != to {
-            self.model.rewrite(id, |it| it.parent = to);
-        }
+        self.model.rewrite(id, |it| it.parent = to);
         Some(Touched::conversations(Some(w), [id]))
     }
 
@@ -161,7 +159,9 @@ impl Walk {
         let w = self.any_worktree();
         let id = self.conversation(|model, id| model.is_visible(w, id))?;
         let archived = self.model.get(id).archived;
-        self.command(w, &["c", if archived { "unarchive" } else { "archive" }, "--yes", &format!("jp-c{id}")]);
+        let name = format!("jp-c{id}");
+        let args: &[&str] = if archived { &["c", "unarchive", &name] } else { &["c", "archive", "--yes", &name] };
+        self.command(w, args);
         let subtree = self.model.subtree(id);
         self.model.set_archived(id, !archived);
         Some(Touched::conversations(Some(w), subtree))

@@ -29,7 +29,8 @@ impl Walk {
         self.model.show_name(w, id, METADATA);
         let conversation = self.model.get_mut(id);
         (conversation.title, conversation.parent, conversation.metadata) = (title, parent, Some(bytes));
-        Some(Touched::conversations(Some(w), [id]))
+        // The kernel hears of the new place after the save has returned.
+        Some(Touched::conversations(None, [id]))
     }
 
     /// A title that was never used before.

@@ -223,6 +223,9 @@ impl Walk {
         }
         self.say(format!("mount {w}, {id}: sub becomes moved and sub again"));
         fs::rename(self.at(w, id, "sub"), self.at(w, id, "moved")).expect("renamed");
+        let dirs = self.model.get(id).dirs.iter().filter_map(|dir| Some(format!("moved{}", dir.strip_prefix("sub")?)));
+        let dirs: Vec<String> = dirs.collect();
+        self.model.get_mut(id).dirs.extend(dirs);
         let mut touched = BTreeSet::new();
         for name in names {
             let new = new(&name);
@@ -256,7 +259,7 @@ impl Walk {
             fs::remove_dir_all(self.at(w, id, "sub")).expect("removed");
             let names: Vec<String> =
                 self.model.get(id).files.keys().filter(|name| name.starts_with("sub/")).cloned().collect();
-            names.iter().for_each(|name| self.model.hide_name(w, id, name));
+            self.model.hide_dir(w, id, "sub");
             return Some(Touched::files(Some(w), names.into_iter().map(|name| (id, name))));
         }
         self.say(format!("mount {w}, {id}: {name} is removed"));

@@ -153,7 +153,8 @@ impl Model {
         } else {
             Expected::Bytes(conversation.files.get(name)?)
         };
-        Some(Shown { expected, is_certain: hidden.is_none() })
+        let is_certain = hidden.is_none() && !dirs(name).any(|dir| view.hidden.contains_key(&(id, dir.to_owned())));
+        Some(Shown { expected, is_certain })
     }
 
     /// Every file that a worktree shows of a conversation.
@@ -204,8 +205,7 @@ impl Model {
         }
         let conversation = self.get_mut(id);
         conversation.files.insert(name.to_owned(), bytes);
-        let dirs = name.match_indices('/').map(|(at, _)| name[..at].to_owned());
-        conversation.dirs.extend(dirs);
+        conversation.dirs.extend(dirs(name).map(ToOwned::to_owned));
     }
 
     /// The file leaves the store.
@@ -219,8 +219,17 @@ impl Model {
         bytes
     }
 
-    /// The name is shown here, and what it shows is the store's.
+    /// The name is shown here, and what it shows is the store's. What else is in a hidden directory may be shown then.
     pub(super) fn show_name(&mut self, w: usize, id: u64, name: &str) {
+        for dir in dirs(name) {
+            if self.views[w].hidden.remove(&(id, dir.to_owned())).is_none() {
+                continue;
+            }
+            let below = self.all[&id].files.keys().filter(|name| dirs(name).any(|other| other == dir));
+            for name in below.cloned().collect::<Vec<_>>() {
+                self.views[w].hidden.insert((id, name), Hidden::Maybe);
+            }
+        }
         let key = (id, name.to_owned());
         self.views[w].hidden.remove(&key);
         self.views[w].drafts.remove(&key);
@@ -231,6 +240,15 @@ impl Model {
         let key = (id, name.to_owned());
         self.views[w].drafts.remove(&key);
         self.views[w].hidden.insert(key, Hidden::Sure);
+    }
+
+    /// A directory is hidden here with what is in it. What others put into it later may be shown or not.
+    pub(super) fn hide_dir(&mut self, w: usize, id: u64, dir: &str) {
+        let below = self.all[&id].files.keys().filter(|name| dirs(name).any(|other| other == dir));
+        for name in below.cloned().collect::<Vec<_>>() {
+            self.hide_name(w, id, &name);
+        }
+        self.views[w].hidden.insert((id, dir.to_owned()), Hidden::Sure);
     }
 
     /// A conversation is hidden here, and nothing of it is hidden by itself any more.
@@ -271,6 +289,11 @@ impl Model {
 /// A path of two parts, the first of which may be empty.
 pub(super) fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
+}
+
+/// The directories that a path leads through, the outermost first.
+fn dirs(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at])
 }
 
 /// The entry of `dir` that a path leads through.
@@ -359,6 +382,20 @@ mod tests {
         model.take(4, "big/deep/two.md");
         assert!(model.listing(0, 4, "big").possible.contains("deep"));
         assert!(model.listing(0, 4, "big").difference(&set(&["deep", "other"])).expect("wrong").contains("one.md"));
+    }
+
+    #[test]
+    fn what_others_put_into_a_hidden_directory_may_be_shown() {
+        let mut model = family();
+        model.save(0, 4, "sub/a.md", b"one".to_vec());
+        model.hide_dir(0, 4, "sub");
+        assert_eq!(model.shown(0, 4, "sub/a.md"), None);
+        model.save(1, 4, "sub/b.md", b"two".to_vec());
+        assert!(!model.shown(0, 4, "sub/b.md").expect("it may be shown").is_certain);
+        assert!(model.shown(1, 4, "sub/b.md").expect("shown").is_certain);
+        model.save(0, 4, "sub/c.md", b"three".to_vec());
+        assert!(model.shown(0, 4, "sub/c.md").expect("shown").is_certain);
+        assert!(!model.shown(0, 4, "sub/b.md").expect("it may be shown").is_certain);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jp_tests::{Random, contents};
 
@@ -49,8 +49,11 @@ impl Walk {
         if let Err(panic) = walked {
             let text = panic.downcast_ref::<&str>().map(ToString::to_string);
             let what = panic.downcast_ref::<String>().cloned().or(text).unwrap_or_default();
+            let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("two-mounts-{seed}.log"));
+            // The report has the end of it, which must do where it cannot be written.
+            let _ = fs::write(&file, walk.log.join("\n") + "\n" + &what);
             let last = walk.log[walk.log.len().saturating_sub(REPORTED)..].join("\n");
-            panic!("JP_RANDOM_SEED={seed}, step {step}, after\n{last}\n{what}");
+            panic!("JP_RANDOM_SEED={seed}, step {step}, after\n{last}\n{what}\n(everything is in {})", file.display());
         }
     }
 
