@@ -69,10 +69,16 @@ enum Class {
     OldNames,
     /// `jp c rm` also removes what other worktrees show.
     RemoveElsewhere,
+    /// A conversation that another worktree shows moves beneath one that it hides.
+    BeneathHidden,
+    /// After an unmount the real files of names that are or were hidden are compared too.
+    HiddenFollows,
+    /// `jp doctor` does not report a managed file that is hidden on purpose.
+    DoctorHidden,
 }
 
 /// Every class with its name and how often it is drawn.
-const CLASSES: [(Class, &str, u64); 40] = [
+const CLASSES: [(Class, &str, u64); 43] = [
     (Class::SaveEvents, "save-events", 60),
     (Class::SaveBroken, "save-broken", 12),
     (Class::WriteFile, "write-file", 150),
@@ -113,6 +119,9 @@ const CLASSES: [(Class, &str, u64); 40] = [
     (Class::Mount, "mount", 25),
     (Class::OldNames, "old-names", 0),
     (Class::RemoveElsewhere, "remove-elsewhere", 0),
+    (Class::BeneathHidden, "beneath-hidden", 0),
+    (Class::HiddenFollows, "hidden-follows", 0),
+    (Class::DoctorHidden, "doctor-hidden", 0),
 ];
 
 /// The classes that are on, by [`SWITCHED_OFF`] and what the caller says.

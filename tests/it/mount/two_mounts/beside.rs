@@ -87,6 +87,9 @@ impl Walk {
         let w = self.any_worktree();
         let id = self.conversation(|model, id| model.is_visible(w, id) && !model.get(id).archived)?;
         let to = if self.chance(3) { None } else { Some(self.another(w, id, false)?) };
+        if !self.may_change(|model| model.get_mut(id).parent = to) {
+            return None;
+        }
         let (name, parent) = (format!("jp-c{id}"), to.map(|to| format!("jp-c{to}")));
         match &parent {
             Some(parent) => self.command(w, &["c", "mv", &name, "--parent", parent]),
@@ -159,6 +162,9 @@ impl Walk {
         let w = self.any_worktree();
         let id = self.conversation(|model, id| model.is_visible(w, id))?;
         let archived = self.model.get(id).archived;
+        if !self.may_change(|model| model.set_archived(id, !archived)) {
+            return None;
+        }
         let name = format!("jp-c{id}");
         let args: &[&str] = if archived { &["c", "unarchive", &name] } else { &["c", "archive", "--yes", &name] };
         self.command(w, args);

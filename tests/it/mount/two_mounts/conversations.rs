@@ -21,6 +21,9 @@ impl Walk {
         let id = self.visible(w)?;
         let archived = self.model.get(id).archived;
         let parent = if self.chance(3) { None } else { Some(self.another(w, id, archived)?) };
+        if !self.may_change(|model| model.get_mut(id).parent = parent) {
+            return None;
+        }
         let title = self.title();
         let time = "2026-01-01 00:00:00.0";
         let bytes = pretty(&json!({ "title": title, "last_activated_at": time, "parent_id": parent }));
@@ -57,6 +60,9 @@ impl Walk {
             None if archived => ".archive".to_owned(),
             None => String::new(),
         };
+        if !self.may_change(|model| moved(model, id, to, archived)) {
+            return None;
+        }
         if dir == self.model.place(id) || (touch && !self.is_shown(w, id, METADATA)) {
             return None;
         }
@@ -70,18 +76,10 @@ impl Walk {
         if touch {
             set_mtime(&new.join(METADATA), 1_760_000_000_000_000_000 + self.below(1000) as i64);
         }
-        self.moved(id, to, archived);
-        Some(Touched::conversations(Some(w), [id]))
-    }
-
-    fn moved(&mut self, id: u64, to: Option<u64>, archived: bool) {
-        if self.model.get(id).archived != archived {
-            self.model.set_archived(id, archived);
-        }
-        // A parent that it left behind in the other partition stays its parent, as when a command archives it.
-        if self.model.parent(id) != to {
-            self.model.rewrite(id, |it| it.parent = to);
-        }
+        // Into the archive and out of it others may move with their parents, and the kernel hears of those later.
+        let by = (self.model.get(id).archived == archived).then_some(w);
+        moved(&mut self.model, id, to, archived);
+        Some(Touched::conversations(by, [id]))
     }
 
     pub(super) fn retitle(&mut self) -> Option<Touched> {
@@ -156,6 +154,16 @@ impl Walk {
 
     pub(super) fn has_room(&self) -> bool {
         self.model.all.len() < MOST
+    }
+}
+
+fn moved(model: &mut Model, id: u64, to: Option<u64>, archived: bool) {
+    if model.get(id).archived != archived {
+        model.set_archived(id, archived);
+    }
+    // A parent that it left behind in the other partition stays its parent, as when a command archives it.
+    if model.parent(id) != to {
+        model.rewrite(id, |it| it.parent = to);
     }
 }
 

@@ -205,7 +205,7 @@ impl Walk {
         let bytes = self.model.take(from.0, from.1).expect("a shown file is in the store");
         self.model.save(w, to.0, to.1, bytes);
         if !self.on.contains(&Class::OldNames) {
-            self.model.views[w].hidden.insert((from.0, from.1.to_owned()), Hidden::Maybe);
+            self.model.views[w].hide((from.0, from.1.to_owned()), Hidden::Maybe);
         }
     }
 
@@ -221,7 +221,7 @@ impl Walk {
         if names.is_empty() || !is_free || names.iter().any(|name| hides(name) || hides(&new(name))) {
             return None;
         }
-        self.say(format!("mount {w}, {id}: sub becomes moved and sub again"));
+        self.say(format!("mount {w}, {id}: sub becomes moved"));
         fs::rename(self.at(w, id, "sub"), self.at(w, id, "moved")).expect("renamed");
         let dirs = self.model.get(id).dirs.iter().filter_map(|dir| Some(format!("moved{}", dir.strip_prefix("sub")?)));
         let dirs: Vec<String> = dirs.collect();
@@ -232,10 +232,12 @@ impl Walk {
             self.renamed(w, (id, &name), (id, &new));
             touched.extend([(id, name), (id, new)]);
         }
+        self.left(w, id, "sub");
         if self.chance(3) {
             return Some(Touched::files(Some(w), touched));
         }
         // And back, so that it can be done again.
+        self.say("and sub again".to_owned());
         let both = Touched::files(Some(w), touched.clone());
         if let Some(told) = self.world.difference(&self.model, &both) {
             panic!("{told}");
@@ -247,7 +249,18 @@ impl Walk {
             let old = format!("sub/{}", &name["moved/".len()..]);
             self.renamed(w, (id, &name), (id, &old));
         }
+        self.left(w, id, "moved");
         Some(both)
+    }
+
+    /// A directory has left this name.
+    fn left(&mut self, w: usize, id: u64, dir: &str) {
+        if !self.on.contains(&Class::OldNames) {
+            let old = self.model.get(id).dirs.iter().filter(|other| Path::new(other).starts_with(dir));
+            for old in old.cloned().collect::<Vec<_>>() {
+                self.model.views[w].hide((id, old), Hidden::Maybe);
+            }
+        }
     }
 
     /// Removed, alone or with its directory: hidden here, and the store keeps it.

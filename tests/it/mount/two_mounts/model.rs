@@ -38,7 +38,16 @@ pub(super) enum Hidden {
 pub(super) struct View {
     pub(super) projected: BTreeSet<u64>,
     pub(super) hidden: BTreeMap<(u64, String), Hidden>,
+    /// Names that were hidden at any time.
+    pub(super) once_hidden: BTreeSet<(u64, String)>,
     pub(super) drafts: BTreeMap<(u64, String), Vec<u8>>,
+}
+
+impl View {
+    pub(super) fn hide(&mut self, key: (u64, String), how: Hidden) {
+        self.once_hidden.insert(key.clone());
+        self.hidden.insert(key, how);
+    }
 }
 
 /// What a file must hold.
@@ -227,7 +236,7 @@ impl Model {
             }
             let below = self.all[&id].files.keys().filter(|name| dirs(name).any(|other| other == dir));
             for name in below.cloned().collect::<Vec<_>>() {
-                self.views[w].hidden.insert((id, name), Hidden::Maybe);
+                self.views[w].hide((id, name), Hidden::Maybe);
             }
         }
         let key = (id, name.to_owned());
@@ -239,7 +248,7 @@ impl Model {
     pub(super) fn hide_name(&mut self, w: usize, id: u64, name: &str) {
         let key = (id, name.to_owned());
         self.views[w].drafts.remove(&key);
-        self.views[w].hidden.insert(key, Hidden::Sure);
+        self.views[w].hide(key, Hidden::Sure);
     }
 
     /// A directory is hidden here with what is in it. What others put into it later may be shown or not.
@@ -248,7 +257,7 @@ impl Model {
         for name in below.cloned().collect::<Vec<_>>() {
             self.hide_name(w, id, &name);
         }
-        self.views[w].hidden.insert((id, dir.to_owned()), Hidden::Sure);
+        self.views[w].hide((id, dir.to_owned()), Hidden::Sure);
     }
 
     /// A conversation is hidden here, and nothing of it is hidden by itself any more.

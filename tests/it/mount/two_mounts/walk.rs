@@ -133,7 +133,11 @@ impl Walk {
             Class::Unmount => self.unmount(),
             Class::Mount => self.mount(),
             // Rules for other operations.
-            Class::OldNames | Class::RemoveElsewhere => None,
+            Class::OldNames
+            | Class::RemoveElsewhere
+            | Class::BeneathHidden
+            | Class::HiddenFollows
+            | Class::DoctorHidden => None,
         }
     }
 
@@ -158,10 +162,24 @@ impl Walk {
             panic!("in the real files of the third worktree: {told}");
         }
         for w in 0..3 {
-            let doctor = self.world.jp(w, &["doctor"]);
-            let has_drafts = !self.model.views[w].drafts.is_empty();
-            assert!(doctor.code == 0 || (doctor.code == 1 && has_drafts), "{}", doctor.told());
+            self.check_doctor(w);
         }
+    }
+
+    /// `jp doctor` finds nothing but managed files that are hidden, and drafts.
+    fn check_doctor(&mut self, w: usize) {
+        self.say(format!("worktree {w}: jp doctor"));
+        let doctor = self.world.jp(w, &["doctor"]);
+        let view = &self.model.views[w];
+        let is_hidden = |line: &str| {
+            let name = line.strip_suffix(": the file is missing").and_then(|path| path.rsplit('/').next());
+            !self.on.contains(&Class::DoctorHidden)
+                && view.once_hidden.iter().any(|(_, other)| Some(other.as_str()) == name)
+        };
+        let found = doctor.stdout.lines().filter(|line| line.starts_with("damage"));
+        let found: Vec<&str> = found.filter(|line| !is_hidden(line)).collect();
+        let is_well = doctor.code == 0 || !view.drafts.is_empty() || doctor.stdout.contains("the file is missing");
+        assert!(found.is_empty() && is_well, "{}", doctor.told());
     }
 
     /// Unmounts one. The real files must be what the mount showed, drafts excepted.
@@ -173,23 +191,32 @@ impl Walk {
             .filter(|(id, _)| self.model.is_visible(w, *id))
             .map(|(id, name)| PathBuf::from(join(&self.model.path(*id), name)))
             .collect();
+        let mut unsure: Vec<PathBuf> = Vec::new();
+        if !self.on.contains(&Class::HiddenFollows) {
+            let hidden = self.model.views[w].once_hidden.iter().filter(|(id, _)| self.model.is_visible(w, *id));
+            unsure.extend(hidden.map(|(id, name)| PathBuf::from(join(&self.model.path(*id), name))));
+        }
         let mut shown = contents(&point);
-        self.world.worktrees[w].end(&[]);
+        let ended = self.world.worktrees[w].end(&[]);
         self.world.is_mounted[w] = false;
         let mut real = contents(&point);
-        for path in &drafts {
-            shown.remove(path);
-            real.remove(path);
+        for path in drafts.iter().chain(&unsure) {
+            shown.retain(|other, _| !other.starts_with(path));
+            real.retain(|other, _| !other.starts_with(path));
         }
         let paths: BTreeSet<&PathBuf> = shown.keys().chain(real.keys()).collect();
-        for path in paths {
-            let (was, is) = (shown.get(path).map(|b| told(b)), real.get(path).map(|b| told(b)));
-            assert!(
-                was == is,
-                "unmounted {w}: the mount showed {} as {was:?}, the real file is {is:?}",
-                path.display()
-            );
-        }
+        let short = |bytes: Option<&Vec<u8>>| bytes.map(|bytes| told(&bytes[..bytes.len().min(40)]));
+        let wrong: Vec<_> = paths
+            .into_iter()
+            .filter(|path| shown.get(*path) != real.get(*path))
+            .map(|path| (path, short(shown.get(path)), short(real.get(path))))
+            .take(20)
+            .collect();
+        assert!(
+            wrong.is_empty(),
+            "unmounted {w}: path, what the mount showed, the real file: {wrong:#?}\n{}",
+            ended.told()
+        );
         let check = self.world.jp(w, &["export", "--check"]);
         assert!(check.code == 0 || !drafts.is_empty(), "{}", check.told());
     }
@@ -227,6 +254,19 @@ impl Walk {
     pub(super) fn conversation(&mut self, among: impl Fn(&Model, u64) -> bool) -> Option<u64> {
         let all: Vec<u64> = self.model.all.keys().copied().filter(|id| among(&self.model, *id)).collect();
         self.choose(&all)
+    }
+
+    /// Whether a change of the tree may be made: it takes nothing out of sight, or that is what is tried.
+    pub(super) fn may_change(&self, change: impl FnOnce(&mut Model)) -> bool {
+        if self.on.contains(&Class::BeneathHidden) {
+            return true;
+        }
+        let mut after = self.model.clone();
+        change(&mut after);
+        let views = 0..self.model.views.len();
+        !views
+            .into_iter()
+            .any(|w| self.model.all.keys().any(|id| self.model.is_visible(w, *id) && !after.is_visible(w, *id)))
     }
 
     /// The name of a user file that may or may not be there.
