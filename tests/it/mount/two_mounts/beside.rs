@@ -107,6 +107,9 @@ impl Walk {
         if subtree.len() + 4 > shown || subtree.iter().any(|id| self.model.has_draft(w, *id)) {
             return None;
         }
+        if subtree.len() > 1 && !self.on.contains(&Class::BeneathHidden) {
+            return None;
+        }
         self.command(w, &["c", "edit", &format!("jp-c{id}"), "--local=true"]);
         self.model.hide(w, id);
         Some(Touched::conversations(Some(w), subtree))
