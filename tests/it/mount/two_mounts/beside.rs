@@ -18,21 +18,27 @@ const COMMITTED_WITHIN: Duration = Duration::from_secs(20);
 /// So many conversations are left.
 const FEWEST: usize = 8;
 
-/// Saves from a second thread.
-const SECOND_THREAD: &str = "
-import sys, threading
+/// Holds a conversation as the real `jp` does, and saves from a second thread meanwhile.
+const SECOND_THREAD: &str = r#"
+import fcntl, json, os, sys, threading
+lock, path, text = sys.argv[1:4]
+os.makedirs(os.path.dirname(lock), exist_ok=True)
+held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.flock(held, fcntl.LOCK_EX)
+os.write(held, json.dumps({"pid": os.getpid(), "acquired_at": "2026-01-01T00:00:00+00:00"}).encode())
 failed = []
 def save():
     try:
-        with open(sys.argv[1], 'w') as file:
-            file.write(sys.argv[2])
+        with open(path, "w") as file:
+            file.write(text)
     except OSError as err:
         failed.append(err)
 thread = threading.Thread(target=save)
 thread.start()
 thread.join()
+os.unlink(lock)
 sys.exit(str(failed[0]) if failed else 0)
-";
+"#;
 
 impl Walk {
     fn any_worktree(&mut self) -> usize {
@@ -138,7 +144,10 @@ impl Walk {
         }
         let is_cascade = self.chance(3);
         let gone = if is_cascade { subtree.clone() } else { vec![id] };
-        let elsewhere = |id: &u64| (0..3).any(|v| v != w && self.model.views[v].projected.contains(id));
+        let elsewhere = |id: &u64| {
+            let views = self.model.views.iter().enumerate().filter(|(v, _)| *v != w);
+            views.into_iter().any(|(_, view)| view.projected.contains(id) || view.once_projected.contains(id))
+        };
         if self.model.all.len() < FEWEST + gone.len()
             || gone.contains(&super::world::LARGE)
             || (!self.on.contains(&Class::RemoveElsewhere) && gone.iter().any(elsewhere))
@@ -290,7 +299,7 @@ impl Walk {
         Some(Touched::file(Some(w), id, &name))
     }
 
-    /// What runs beneath the holder is let through, in any of its threads.
+    /// The holder is let through, in any of its threads.
     pub(super) fn holder_thread(&mut self) -> Option<Touched> {
         let w = self.a_mount()?;
         let (id, name) = self.user_file(w)?;
@@ -299,9 +308,10 @@ impl Walk {
         let bytes = if is_managed { self.fresh_events() } else { self.unique().into_bytes() };
         let text = String::from_utf8(bytes.clone()).expect("what is written is text");
         self.say(format!("mount {w}, {id}: {name} by a second thread of the holder"));
-        let path = self.at(w, id, &name).display().to_string();
-        let args = ["lock", "run", &format!("jp-c{id}"), "--", "python3", "-c", SECOND_THREAD, &path, &text];
-        self.world.jp(w, &args).ok();
+        let lock = self.world.worktrees[w].workspace().silo().join(format!("locks/jp-c{id}.lock"));
+        let mut holder = self.world.worktrees[w].command("python3");
+        holder.args(["-c", SECOND_THREAD]).arg(lock).arg(self.at(w, id, &name)).arg(&text);
+        self.world.worktrees[w].run(holder).ok();
         self.model.save(w, id, &name, bytes);
         Some(Touched::file(None, id, &name))
     }

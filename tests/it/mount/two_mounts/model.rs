@@ -37,6 +37,8 @@ pub(super) enum Hidden {
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) projected: BTreeSet<u64>,
+    /// Conversations that were projected and are hidden. Their real files may still be there while a mount covers them.
+    pub(super) once_projected: BTreeSet<u64>,
     pub(super) hidden: BTreeMap<(u64, String), Hidden>,
     /// Names that were hidden at any time.
     pub(super) once_hidden: BTreeSet<(u64, String)>,
@@ -263,7 +265,9 @@ impl Model {
     /// A conversation is hidden here, and nothing of it is hidden by itself any more.
     pub(super) fn hide(&mut self, w: usize, id: u64) {
         let view = &mut self.views[w];
-        view.projected.remove(&id);
+        if view.projected.remove(&id) {
+            view.once_projected.insert(id);
+        }
         view.hidden.retain(|(other, _), _| *other != id);
         view.drafts.retain(|(other, _), _| *other != id);
     }
