@@ -47,7 +47,10 @@ impl Vfs {
         let Some(node) = node else { return Ok(Lookup::Absent { keep }) };
         match self.enter(&node) {
             Ok(attr) => Ok(Lookup::Found(Found { attr, keep })),
-            Err(error) if error.is_absent() => Ok(Lookup::Absent { keep }),
+            Err(error) if error.is_absent() => {
+                self.inodes.lock().tell_absent(&node);
+                Ok(Lookup::Absent { keep })
+            }
             Err(error) => Err(error),
         }
     }

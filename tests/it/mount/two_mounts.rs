@@ -30,7 +30,6 @@ const SWITCHED_OFF: &[Class] = &[
     Class::HolderThread,
     Class::LargeListing,
     Class::TouchAfterMove,
-    Class::RenameDirectory,
     Class::OldNames,
     Class::RemoveElsewhere,
     Class::BeneathHidden,
