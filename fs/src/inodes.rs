@@ -105,6 +105,11 @@ impl Inodes {
         }
     }
 
+    /// Whether the kernel knows a node and was told last that nothing has its name.
+    pub fn was_told_absent(&self, node: &Node) -> bool {
+        self.known(node).is_some_and(|number| self.without_name.contains(&number))
+    }
+
     /// The kernel forgets; the node is given back when it is one without a name, whose time has come.
     pub fn forget(&mut self, number: u64, count: u64) -> Option<Node> {
         let left = self.lookups.get_mut(&number)?;
@@ -310,6 +315,7 @@ mod tests {
         assert_eq!(inodes.known_kind(&own("x")), Some(Kind::Dir));
         inodes.tell_absent(&own("x"));
         assert_eq!((inodes.known_kind(&own("x")), inodes.known(&own("x"))), (None, Some(number)));
+        assert!(inodes.was_told_absent(&own("x")) && !inodes.was_told_absent(&own("y")));
         assert_eq!(inodes.tell(&own("x"), Kind::Dir), number);
         assert_eq!(inodes.known_kind(&own("x")), Some(Kind::Dir));
         inodes.tell_absent(&own("x"));
