@@ -2,7 +2,7 @@
 //! managed files follow from ids; the rest are in a table. A number goes with its file when that is renamed, and is not
 //! given to anything else until the kernel has forgotten it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use jp_store::disk::Kind;
@@ -19,6 +19,9 @@ pub struct Inodes {
     lookups: HashMap<u64, u64>,
     /// What the kernel takes a number for, where that is not a plain file and may become one.
     kinds: HashMap<u64, Kind>,
+    /// Numbers that the kernel still knows though it was told that nothing has their name: they are open, or not forgotten
+    /// yet.
+    without_name: HashSet<u64>,
 }
 
 impl Default for Inodes {
@@ -29,6 +32,7 @@ impl Default for Inodes {
             by_node: HashMap::new(),
             lookups: HashMap::from([(ROOT, 1)]),
             kinds: HashMap::new(),
+            without_name: HashSet::new(),
         }
     }
 }
@@ -71,9 +75,9 @@ impl Inodes {
         self.lookups.keys().filter_map(|&number| self.resolve(number)).collect()
     }
 
-    /// What the kernel takes a node for, if it knows it.
+    /// What the kernel takes the name of a node for, if it knows that.
     pub fn known_kind(&self, node: &Node) -> Option<Kind> {
-        let number = self.known(node)?;
+        let number = self.known(node).filter(|number| !self.without_name.contains(number))?;
         match node {
             Node::Children(_) | Node::Conversation(_) => Some(Kind::Dir),
             _ => Some(self.kinds.get(&number).copied().unwrap_or(Kind::File)),
@@ -89,6 +93,7 @@ impl Inodes {
     pub fn tell(&mut self, node: &Node, kind: Kind) -> u64 {
         let number = self.number(node);
         *self.lookups.entry(number).or_default() += 1;
+        self.without_name.remove(&number);
         match (node, kind) {
             // These are never anything else.
             (Node::Children(_) | Node::Conversation(_), _) => {}
@@ -96,6 +101,18 @@ impl Inodes {
             (_, kind) => drop(self.kinds.insert(number, kind)),
         }
         number
+    }
+
+    /// The kernel has been told that nothing has the name of a node.
+    pub fn tell_absent(&mut self, node: &Node) {
+        if let Some(number) = self.known(node) {
+            self.without_name.insert(number);
+        }
+    }
+
+    /// Whether the kernel knows a node and was told last that nothing has its name.
+    pub fn was_told_absent(&self, node: &Node) -> bool {
+        self.known(node).is_some_and(|number| self.without_name.contains(&number))
     }
 
     /// The kernel forgets; the node is given back when it is one without a name, whose time has come.
@@ -107,6 +124,7 @@ impl Inodes {
         }
         self.lookups.remove(&number);
         self.kinds.remove(&number);
+        self.without_name.remove(&number);
         let node = self.bound.get(&number)?.clone();
         // A file that has taken its number along keeps it for as long as the mount lives, though the kernel may have
         // dropped it for a moment. The rest is found again by its name.
@@ -172,6 +190,7 @@ impl Inodes {
     }
 
     fn bind(&mut self, number: u64, node: Node) {
+        self.without_name.remove(&number);
         if node.computed() == Some(number) {
             self.bound.remove(&number);
         } else {
@@ -294,5 +313,22 @@ mod tests {
         let conversation = Node::Conversation(ConversationId::new(5).unwrap());
         inodes.tell(&conversation, Kind::Dir);
         assert_eq!(inodes.known_kind(&conversation), Some(Kind::Dir));
+    }
+
+    #[test]
+    fn a_name_that_was_said_to_be_free_is_not_known() {
+        let mut inodes = Inodes::default();
+        inodes.tell_absent(&own("x"));
+        let number = inodes.tell(&own("x"), Kind::Dir);
+        assert_eq!(inodes.known_kind(&own("x")), Some(Kind::Dir));
+        inodes.tell_absent(&own("x"));
+        assert_eq!((inodes.known_kind(&own("x")), inodes.known(&own("x"))), (None, Some(number)));
+        assert!(inodes.was_told_absent(&own("x")) && !inodes.was_told_absent(&own("y")));
+        assert_eq!(inodes.tell(&own("x"), Kind::Dir), number);
+        assert_eq!(inodes.known_kind(&own("x")), Some(Kind::Dir));
+        inodes.tell_absent(&own("x"));
+        inodes.forget(number, 2);
+        inodes.tell(&own("x"), Kind::File);
+        assert_eq!(inodes.known_kind(&own("x")), Some(Kind::File));
     }
 }

@@ -204,6 +204,23 @@ fn everything_at_once() {
     assert_twins(&world, &twin);
 }
 
+/// B lies in A's real directory. It moves beneath a conversation that has no real directory yet, and A is hidden.
+#[test]
+fn what_lies_in_a_hidden_copy_moves_out_before_that_goes() {
+    let world = World::new();
+    world.writer().cover().expect("covered");
+    let writer = world.beneath();
+    let new = writer.create(seed("New", None)).expect("made").id();
+    writer.reparent(&lock(&writer, B), Some(new)).expect("moved");
+    writer.toggle(id(A), Projection::LocalOnly, &Wait::none()).expect("hidden");
+    let done = world.uncover();
+    assert!(done.kept.is_empty(), "nobody holds anything: {:?}", done.kept);
+    assert_eq!(world.dir(A), None);
+    let parent = world.dir(new.deciseconds()).expect("copied out");
+    assert_eq!(world.dir(B), Some(parent.join(format!("conversations/{B}-berta"))));
+    assert!(world.dir(C).expect("shown").starts_with(world.dir(B).expect("shown")));
+}
+
 #[test]
 fn nothing_is_written_when_nothing_changed() {
     let world = World::new();

@@ -47,6 +47,8 @@ mod restored;
 mod rules;
 // Very many processes at once.
 mod stress;
+// Random operations on two mounts of one store.
+mod two_mounts;
 // The same by a user without rights.
 mod unprivileged;
 // Nothing more can be watched.

@@ -186,3 +186,25 @@ fn a_worktree_made_anew_has_no_past() {
     assert_eq!(presence(&anew, a), "projected");
     assert_twins(&anew, c);
 }
+
+/// A is archived elsewhere; here the copies of A and of B, which lies in it, follow with another change. B is taken out
+/// elsewhere. That the copy of B still lies in the archive here does not mean that somebody put it there.
+#[test]
+fn a_copy_that_followed_into_the_archive_puts_nothing_away() {
+    let repo = Repository::new();
+    let [a, b, c] = &repo.family;
+    let feature = repo.worktree("feature");
+    jp(&feature, &["export"]);
+    let other = new(&feature, "Other", &[]);
+    jp(&repo.main, &["c", "archive", "--yes", a]);
+    jp(&feature, &["c", "mv", &other, "--root"]);
+    let archive = feature.storage().join("conversations/.archive");
+    assert!(archive.is_dir(), "the copies follow into the archive");
+    jp(&repo.main, &["c", "unarchive", b]);
+    jp(&feature, &["c", "edit", b, "--title", "Second"]);
+    jp(&feature, &["c", "edit", c, "--title", "Third"]);
+    for id in [b, c] {
+        assert!(listed(&repo.main, id).is_some_and(|row| row["archived"] == false), "{id} was taken out");
+    }
+    assert!(listed(&repo.main, a).is_none_or(|row| row["archived"] == true), "{a} stays in the archive");
+}

@@ -25,6 +25,13 @@ pub fn setting(name: &str) -> Option<u64> {
     said.to_str()?.parse().ok().filter(|value| *value != 0)
 }
 
+/// Words that the caller of the tests gives, with commas between them.
+pub fn words(name: &str) -> Vec<String> {
+    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says which of them there are to be")]
+    let said = std::env::var(name).unwrap_or_default();
+    said.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect()
+}
+
 /// A program that the caller of the tests names, where it is there.
 pub fn named_program(name: &str) -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says where their programs are")]

@@ -19,7 +19,7 @@ mod shot;
 mod small_disk;
 mod wait;
 
-pub use asked::{copy_program, have, named_program, setting};
+pub use asked::{copy_program, have, named_program, setting, words};
 pub use bulk::{Bulk, Layout, RARE, Random};
 pub use env::{Call, TestEnv, Workspace, jp_binary};
 pub use fault_backing::FaultBacking;

@@ -47,15 +47,19 @@ impl Vfs {
             let (node, keep) = self.find(caller, dir, name)?;
             let Some(node) = node else { return Ok((None, keep)) };
             match self.attr_of(&node) {
-                Ok(attr) => Ok((Some((node, attr)), keep)),
-                Err(error) if error.is_absent() => Ok((None, keep)),
+                Ok(attr) => Ok((Some((node, Some(attr))), keep)),
+                Err(error) if error.is_absent() => Ok((Some((node, None)), keep)),
                 Err(error) => Err(error),
             }
         };
         self.while_named_then(parent, find, |inodes, (found, keep)| match found {
-            Some((node, attr)) => {
+            Some((node, Some(attr))) => {
                 let attr = Attr { number: inodes.tell(&node, attr.kind), ..attr };
                 Lookup::Found(Found { attr, keep })
+            }
+            Some((node, None)) => {
+                inodes.tell_absent(&node);
+                Lookup::Absent { keep }
             }
             None => Lookup::Absent { keep },
         })

@@ -382,7 +382,7 @@ impl Vfs {
         if now.is_none() {
             self.suspect(id, inner);
         }
-        if self.echo.lock().get(&path) == Some(&now.as_ref().map(mark)) {
+        if self.is_own_doing(id, inner, &path, now.as_ref()) {
             return Vec::new();
         }
         if inner == Path::new(ManagedFile::Metadata.name()) && !item.pending && self.writer.store().layout().covered {
@@ -394,6 +394,24 @@ impl Vfs {
             self.tell(stale);
         }
         self.stale_file(id, inner, now.map(|stat| stat.kind))
+    }
+
+    /// Whether a file of the store is as we left it, and the kernel knows. What another process made of it meanwhile may be
+    /// what the kernel heard last.
+    fn is_own_doing(&self, id: ConversationId, inner: &Path, path: &Path, now: Option<&crate::backing::Stat>) -> bool {
+        let mut echo = self.echo.lock();
+        let Some(expected) = echo.get(path) else { return false };
+        if *expected != now.map(mark) {
+            if expected.is_none() {
+                // It was made again; that it goes once more is news.
+                echo.remove(path);
+            }
+            return false;
+        }
+        drop(echo);
+        let Some(node) = self.inside(id, inner.to_owned()) else { return true };
+        let inodes = self.inodes.lock();
+        if now.is_none() { inodes.known_kind(&node).is_none() } else { !inodes.was_told_absent(&node) }
     }
 
     /// What the kernel must not remember of a file that is this now, or not there.

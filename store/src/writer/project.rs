@@ -315,14 +315,34 @@ impl Operation<'_> {
                 return Ok(());
             }
         }
+        let inside = self.left_inside(from);
         move_dir(self.store().disk(), from, to, Access::Shared)?;
         self.remove_if_empty(from);
         self.snapshot_moved(from, to);
         let at = self.store().layout.work.as_ref().and_then(|root| root.at(to));
+        let partition = at.as_ref().map(|at| at.partition);
         if let Some(left) = self.ledger_mut().get_mut(id).and_then(|entry| entry.left.as_mut()) {
             left.at = at;
         }
+        for id in inside {
+            let left = self.ledger_mut().get_mut(id).and_then(|entry| entry.left.as_mut());
+            if let (Some(at), Some(partition)) = (left.and_then(|left| left.at.as_mut()), partition) {
+                at.partition = partition;
+            }
+        }
         Ok(())
+    }
+
+    /// The conversations whose copies lie where they were left, inside this directory. They go along with it, and nobody
+    /// has moved them.
+    fn left_inside(&self, dir: &Path) -> Vec<ConversationId> {
+        let Some(root) = self.store().layout.work.as_ref() else { return Vec::new() };
+        let lies_as_left = |found: &&Conversation| {
+            let Some(work) = found.work.as_ref().filter(|place| place.dir.starts_with(dir)) else { return false };
+            let left = self.ledger().get(found.id).and_then(|entry| entry.left.as_ref()?.at.as_ref());
+            left.is_some() && left == root.at(&work.dir).as_ref()
+        };
+        self.snapshot().all().filter(lies_as_left).map(|found| found.id).collect()
     }
 
     /// Whether something that is no conversation has a place.

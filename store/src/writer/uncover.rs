@@ -108,6 +108,13 @@ impl Writer {
             // What is meant to be here has moved out of the way by now.
             snapshot = self.store.snapshot_with(Sight::Beneath)?;
         }
+        if !copies.is_empty() && !unwanted(&snapshot).is_empty() {
+            // A copy whose new parent was copied out just now may still lie inside one that goes.
+            let mut op = self.begin_beneath()?;
+            op.tidy_into(&mut done);
+            op.finish()?;
+            snapshot = self.store.snapshot_with(Sight::Beneath)?;
+        }
         let mut gone = unwanted(&snapshot);
         gone.retain(|&id| wanted(id));
         // Another one is taken in a moment, and there may be a hundred thousand conversations in each.

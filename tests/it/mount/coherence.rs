@@ -172,6 +172,49 @@ fn metadata_follows_a_move() {
     m.check_store();
 }
 
+/// A file and a directory are removed from the store and made again while a program has the old ones open: the kernel still
+/// knows those, and has heard that the names are free.
+#[test]
+fn made_again_while_the_old_one_is_open() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout), m.stored(ids::D));
+    let limit = Duration::from_secs(10);
+    let make = |text: &str| {
+        fs::write(stored.join("a.md"), text).expect("written");
+        fs::create_dir(stored.join("sub")).expect("made");
+        fs::write(stored.join("sub/b.md"), text).expect("written");
+    };
+    let reads = |text: &str| {
+        ["a.md", "sub/b.md"].iter().all(|name| fs::read_to_string(shown.join(name)).is_ok_and(|seen| seen == text))
+    };
+    make("one");
+    assert!(until(limit, || reads("one")), "new files are seen");
+    let open = ["a.md", "sub"].map(|name| fs::File::open(shown.join(name)).expect("opened"));
+    fs::remove_file(stored.join("a.md")).expect("removed");
+    fs::remove_dir_all(stored.join("sub")).expect("removed");
+    assert!(until(limit, || ["a.md", "sub"].iter().all(|name| !shown.join(name).exists())), "removals are seen");
+    make("two");
+    assert!(until(limit, || reads("two")), "what was made again is seen");
+    drop(open);
+}
+
+/// A name that was removed through the mount is made in the store and removed from it: the mount once expected that it is
+/// gone, and hears of it all the same.
+#[test]
+fn removed_here_and_then_elsewhere() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout), m.stored(ids::D));
+    let limit = Duration::from_secs(10);
+    fs::create_dir(shown.join("sub")).expect("made");
+    fs::remove_dir(shown.join("sub")).expect("removed");
+    for round in 0..3 {
+        fs::create_dir(stored.join("sub")).expect("made");
+        assert!(until(limit, || shown.join("sub").is_dir()), "{round}: a new directory is seen");
+        fs::remove_dir(stored.join("sub")).expect("removed");
+        assert!(until(limit, || !shown.join("sub").exists()), "{round}: its removal is seen");
+    }
+}
+
 /// The events of a conversation as a mount shows them.
 #[track_caller]
 fn file(m: &Mounted, name: &str) -> PathBuf {
