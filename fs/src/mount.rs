@@ -368,7 +368,12 @@ impl Live for Session {
     /// Makes the real files follow what the mount showed. To be called after [`Session::finish`].
     fn follow(&self, wait: &Wait<'_>) -> Result<Vec<Held>, Error> {
         match &self.ground.real {
-            Some(real) => Ok(real.uncover(wait)?.kept),
+            Some(real) => {
+                // People know the files by the path that the mount had.
+                let (reached, point) = (self.ground.reached.display().to_string(), self.point.display().to_string());
+                let named = |held: Held| Held { reason: held.reason.replace(&reached, &point), ..held };
+                Ok(real.uncover(wait)?.kept.into_iter().map(named).collect())
+            }
             None => Ok(Vec::new()),
         }
     }

@@ -359,7 +359,7 @@ impl Sighting {
 
     /// What a copy is whose conversation the store had and does not have any more.
     fn without_store(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<Roots> {
-        let as_left = self.units.iter().all(|unit| unit.action == Action::Drop)
+        let as_left = self.units.iter().all(|unit| is_left_behind(unit.action))
             && snapshot.places(Root::Work, self.id).count() == 1
             && own::has_nothing_new(disk, work, snapshot.ledger.get(self.id))?;
         match (as_left, snapshot.is_removed(disk, layout, self.id)?) {
@@ -368,6 +368,12 @@ impl Sighting {
             (true, true) => left_with(disk, layout, snapshot, self.id, work),
         }
     }
+}
+
+/// Whether a unit of a copy has nothing that the store did not have, by what is to be done about it when the store is
+/// without the conversation: it is as it was left, or is not there, as a hidden file is not.
+pub(crate) fn is_left_behind(action: Action) -> bool {
+    matches!(action, Action::Drop | Action::Keep)
 }
 
 /// Whether a conversation is in the trash. It was not removed: its copy may be the last good one.

@@ -54,6 +54,20 @@ fn an_untouched_copy_goes_with_the_unmount() {
     other.jp(&["export", "--check"]).ok();
 }
 
+/// A file that is hidden here is missing from the copy, which is untouched all the same.
+#[test]
+fn an_untouched_copy_with_hidden_files_goes() {
+    let Some((main, other)) = two_worktrees() else { return };
+    other.begin(&[]);
+    other.sh("rm \"$D/metadata.json\"");
+    other.end(&[]);
+    main.jp(&["c", "rm", "--yes", &id(ids::D)]).ok();
+    other.begin(&[]);
+    other.end(&[]);
+    assert_gone(&other, ids::D);
+    other.jp(&["export", "--check"]).ok();
+}
+
 #[test]
 fn an_untouched_subtree_goes_from_the_inside() {
     for mounted in [true, false] {

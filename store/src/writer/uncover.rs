@@ -16,9 +16,9 @@ use crate::lock::{Guard, Wait, make_room_for_files};
 use crate::observe::unmanaged;
 use crate::plan::{Direction, Held, HeldKind, LOST, Wanted, lost};
 use crate::presence::Projection;
-use crate::reconcile::{Action, Root, Unit};
+use crate::reconcile::{Root, Unit};
 use crate::scratch::is_scratch;
-use crate::sighting::{Looked, Roots, is_trashed};
+use crate::sighting::{Looked, Roots, is_left_behind, is_trashed};
 use crate::snapshot::{Sight, Snapshot};
 
 /// What became of the real files.
@@ -150,7 +150,11 @@ impl Writer {
             match op.make_safe(guard) {
                 Ok(Safe::Yes) => safe.push(guard.id()),
                 Ok(Safe::No(reason)) => {
-                    done.kept.push(Held { id: Some(guard.id()), kind: HeldKind::Lost, reason });
+                    let id = Some(guard.id());
+                    // The plan may have named it already.
+                    if !done.kept.iter().any(|held| held.id == id) {
+                        done.kept.push(Held { id, kind: HeldKind::Lost, reason });
+                    }
                 }
                 Err(error) => done.keep(Some(guard.id()), &error),
             }
@@ -242,7 +246,7 @@ impl Operation<'_> {
         let disk = self.store().disk();
         let mut copy = !is_trashed(disk, &self.store().layout, id)?;
         for unit in Unit::ALL {
-            copy &= self.observe(id, unit)?.action == Action::Drop;
+            copy &= is_left_behind(self.observe(id, unit)?.action);
         }
         if !copy {
             self.forget(id);

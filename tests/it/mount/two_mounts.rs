@@ -23,19 +23,7 @@ const STEPS: u64 = 1_000;
 
 /// Classes of operations that fail with the program as it is. Each is taken out of this list when the program is right.
 /// `JP_RANDOM_ON=all` switches them on for one run.
-const SWITCHED_OFF: &[Class] = &[
-    Class::AppendInTurn,
-    Class::AppendAtOnce,
-    Class::MapLocked,
-    Class::HolderThread,
-    Class::LargeListing,
-    Class::TouchAfterMove,
-    Class::OldNames,
-    Class::RemoveElsewhere,
-    Class::BeneathHidden,
-    Class::HiddenFollows,
-    Class::DoctorHidden,
-];
+const SWITCHED_OFF: &[Class] = &[];
 
 /// A class of operations, or a rule that makes others stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
