@@ -385,7 +385,7 @@ impl Walk {
 
     /// Threads write different files at once, through either mount.
     pub(super) fn threads(&mut self) -> Option<Touched> {
-        let mut work: BTreeMap<(u64, String), (usize, PathBuf, Vec<Vec<u8>>)> = BTreeMap::new();
+        let mut work: BTreeMap<(u64, String), Saves> = BTreeMap::new();
         for _ in 0..5 {
             let w = self.a_mount()?;
             let id = self.visible(w)?;
@@ -394,11 +394,11 @@ impl Walk {
             let path = self.at_made(w, id, &name);
             let saves =
                 (0..4).map(|_| if is_events { self.fresh_events() } else { self.fresh().into_bytes() }).collect();
-            work.insert((id, name), (w, path, saves));
+            work.insert((id, name), Saves { w, path, saves });
         }
-        self.say(format!("threads write {:?}", work.iter().map(|(key, (w, ..))| (w, key)).collect::<Vec<_>>()));
+        self.say(format!("threads write {:?}", work.iter().map(|(key, saves)| (saves.w, key)).collect::<Vec<_>>()));
         thread::scope(|scope| {
-            for (_, path, saves) in work.values() {
+            for Saves { path, saves, .. } in work.values() {
                 scope.spawn(move || {
                     for bytes in saves {
                         patiently(|| fs::write(path, bytes)).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
@@ -407,11 +407,18 @@ impl Walk {
             }
         });
         let touched = Touched::files(None, work.keys().cloned());
-        for ((id, name), (w, _, saves)) in work {
+        for ((id, name), Saves { w, saves, .. }) in work {
             self.model.save(w, id, &name, saves.into_iter().next_back().unwrap_or_default());
         }
         Some(touched)
     }
+}
+
+/// What one thread writes to one file, one after the other.
+struct Saves {
+    w: usize,
+    path: PathBuf,
+    saves: Vec<Vec<u8>>,
 }
 
 /// Ends what waits for it, also by a panic.
