@@ -211,6 +211,11 @@ impl Snapshot {
         self.problems.iter().all(|problem| problem.refusal().is_none())
     }
 
+    /// Whether the worktree has a synced copy of a conversation that the store does not have any more.
+    pub(crate) fn is_without_store(&self, id: ConversationId) -> bool {
+        self.base(id).is_some() && self.get(id).is_some_and(|found| found.store.is_none())
+    }
+
     /// Whether a conversation and all its ancestors are meant to be in this worktree.
     pub fn is_visible(&self, id: ConversationId) -> bool {
         let Some(conversation) = self.get(id) else { return false };

@@ -256,3 +256,17 @@ fn a_removal_that_was_cut_short_is_not_held_against_it() {
     w.jp(&["export"]).fails_with(1).says(&one);
     assert!(work_file(&w, &one, "events.json").is_file(), "the last copy stays");
 }
+
+/// Hiding, showing or archiving a conversation takes what lies in its copy along, but not what was removed for good.
+#[test]
+fn it_does_not_come_back_with_the_one_it_lies_in() {
+    for args in [&["edit", "--local=true"][..], &["archive", "--yes"]] {
+        let Some((main, other)) = two_worktrees() else { return };
+        main.jp(&["c", "rm", "--yes", &id(ids::C)]).ok();
+        let parent = id(ids::B);
+        let mut command = vec!["c", args[0], &parent];
+        command.extend(&args[1..]);
+        other.jp(&command).ok();
+        assert_gone(&other, ids::C);
+    }
+}

@@ -66,8 +66,18 @@ impl Writer {
         wait: &Wait<'_>,
         wanted: impl Fn(&Snapshot) -> Result<BTreeSet<ConversationId>>,
     ) -> Result<(Guards, Operation<'_>)> {
+        let mut may_have_leftovers = true;
         loop {
-            let ids = wanted(&self.store.snapshot()?)?;
+            let snapshot = self.store.snapshot()?;
+            let ids = wanted(&snapshot)?;
+            if std::mem::take(&mut may_have_leftovers) && ids.iter().any(|&id| snapshot.is_without_store(id)) {
+                // What was removed for good and has left a copy here is not part of the change: it must not come back.
+                let mut op = self.begin()?;
+                op.drop_leftovers()?;
+                op.finish()?;
+                continue;
+            }
+            drop(snapshot);
             make_room_for_files(ids.len());
             let mut guards = Guards::new();
             for &id in &ids {

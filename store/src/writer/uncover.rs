@@ -302,7 +302,12 @@ fn unwanted(snapshot: &Snapshot) -> Vec<ConversationId> {
     let here = || snapshot.all().filter_map(|found| Some((found, found.work.as_ref()?)));
     let dirs: HashSet<_> = here().filter(|(found, _)| local(found.id)).map(|(_, place)| &*place.dir).collect();
     let mut unwanted: Vec<_> = here()
-        .filter(|(found, place)| place.dir.ancestors().any(|dir| dirs.contains(dir)) && !snapshot.is_visible(found.id))
+        .filter(|(found, place)| {
+            let lies_in_local = place.dir.ancestors().any(|dir| dirs.contains(dir));
+            // Another worktree may have moved it beneath a conversation that is local here.
+            let is_beneath_local = found.store.is_some() && snapshot.ledger.get(found.id).is_some();
+            (lies_in_local || is_beneath_local) && !snapshot.is_visible(found.id)
+        })
         .map(|(found, place)| (place.dir.components().count(), found.id))
         .collect();
     unwanted.sort_by_key(|&(depth, id)| (std::cmp::Reverse(depth), id));

@@ -65,3 +65,22 @@ fn mounted_with_other_options() {
         assert!(told.stderr.contains("--read-only"), "{}", told.told());
     });
 }
+
+/// Another worktree moves a conversation beneath one that is local here. The mount does not show it any more, nor do the real
+/// files after it.
+#[test]
+fn what_moved_beneath_a_local_one_goes_from_the_real_files() {
+    let Some(main) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    main.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+    let other = main.worktree("other");
+    for m in [&main, &other] {
+        m.jp(&["export"]).ok();
+    }
+    other.jp(&["c", "edit", &format!("jp-c{}", ids::D), "--local=true"]).ok();
+    other.begin(&[]);
+    main.jp(&["c", "mv", &format!("jp-c{}", ids::A), "--parent", &format!("jp-c{}", ids::D)]).ok();
+    other.sh("test ! -e \"$A\"");
+    other.end(&[]);
+    other.script("cd \"$M\" && test -z \"$(find . -name '17528832001*')\"").ok();
+    other.jp(&["export", "--check"]).ok();
+}

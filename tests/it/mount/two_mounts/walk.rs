@@ -269,12 +269,11 @@ impl Walk {
 
     /// Whether a change of the tree may be made: it takes nothing out of sight, or that is what is tried.
     pub(super) fn may_change(&self, change: impl FnOnce(&mut Model)) -> bool {
-        if self.on.contains(&Class::BeneathHidden) {
-            return true;
-        }
         let mut after = self.model.clone();
         change(&mut after);
-        let views = 0..self.model.views.len();
+        // Real files that no mount covers stay where they are if something above them is local.
+        let first = if self.on.contains(&Class::BeneathHidden) { 2 } else { 0 };
+        let views = first..self.model.views.len();
         !views
             .into_iter()
             .any(|w| self.model.all.keys().any(|id| self.model.is_visible(w, *id) && !after.is_visible(w, *id)))
