@@ -136,11 +136,21 @@ fn names_that_are_not_text_are_hidden_and_shown() {
 #[test]
 fn directories_of_the_tree_have_no_mode_of_their_own() {
     let (_, mut driver) = begun();
-    for path in ["", ".archive", &join(A_PATH, "conversations")] {
+    for path in ["", ".archive"] {
         let before = driver.stat(path).expect("there").mode;
         assert_eq!(driver.chmod(path, before ^ 0o022), Err(libc::EPERM), "{path}");
         assert_eq!(driver.stat(path).expect("there").mode, before);
         driver.chmod(path, before).unwrap_or_else(|errno| panic!("{path} has that mode: {errno}"));
+    }
+    // One of children has the mode of its conversation, whichever of the two it is set on.
+    for (path, other) in
+        [(join(A_PATH, "conversations"), A_PATH.to_owned()), (A_PATH.to_owned(), join(A_PATH, "conversations"))]
+    {
+        for mode in [0o750, 0o700] {
+            driver.chmod(&path, mode).expect("set");
+            assert_eq!([&path, &other].map(|path| driver.stat(path).expect("there").mode), [mode; 2], "{path}");
+        }
+        assert_eq!(driver.chmod(&path, 0o4750), Err(libc::EPERM));
     }
 }
 
