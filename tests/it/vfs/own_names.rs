@@ -102,6 +102,27 @@ fn a_removed_directory_stays_in_the_store_and_is_empty_when_made_again() {
     }
 }
 
+/// Files that are removed and made again write two lines each time. Only what they come to is kept for long.
+#[test]
+fn a_journal_that_outgrows_its_book_is_folded() {
+    let (_, mut driver) = begun();
+    driver.create(&join(D_PATH, "hidden")).expect("made");
+    driver.unlink(&join(D_PATH, "hidden")).expect("removed");
+    for _ in 0..400 {
+        driver.create(&join(D_PATH, "again")).expect("made");
+        driver.unlink(&join(D_PATH, "again")).expect("removed");
+    }
+    driver.create(&join(D_PATH, "again")).expect("made");
+    assert!(journal(&driver).len() > 64 << 10);
+    driver.vfs().tend_disk().expect("folded");
+    assert_eq!(journal(&driver), "");
+    for _ in 0..2 {
+        assert_eq!(driver.stat(&join(D_PATH, "hidden")).err(), Some(libc::ENOENT));
+        driver.stat(&join(D_PATH, "again")).expect("shown");
+        driver.remount();
+    }
+}
+
 /// A name that is not UTF-8 is hidden like any other, however long.
 #[test]
 fn names_that_are_not_text_are_hidden_and_shown() {
