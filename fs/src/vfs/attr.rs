@@ -6,6 +6,7 @@ use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::modes::PERMISSIONS;
 
+use super::look::stale_modes;
 use super::{Found, Vfs};
 use crate::backing::{Space, Stat};
 use crate::caller::Caller;
@@ -232,18 +233,7 @@ impl Vfs {
             draft.kept = false;
         }
         let path = match node {
-            // Directories of conversations have neither a mode nor a time of their own.
-            Node::Children(dir) => {
-                if let Some(mode) = set.mode
-                    && mode & 0o7777 != self.attr_of_children(*dir)?.mode
-                {
-                    return Err(FsError::Refused("the directory has no mode of its own"));
-                }
-                if let Some(mtime) = set.mtime {
-                    self.touched.lock().insert(Node::Children(*dir), mtime);
-                }
-                return Ok(());
-            }
+            Node::Children(dir) => return self.set_rest_of_children(*dir, set),
             Node::Alias(..) => return Err(FsError::Refused("a link to the canonical name")),
             node => self.path(node)?,
         };
@@ -275,6 +265,28 @@ impl Vfs {
             }
         }
         self.note_own(&path);
+        if set.mode.is_some() && matches!(node, Node::Conversation(_)) {
+            self.tell(stale_modes(node));
+        }
+        Ok(())
+    }
+
+    /// A directory of conversations has no time of its own but while the mount lasts. One of children has the mode of its
+    /// conversation's directory, and the two at the top have one that cannot be changed. The caller has the room.
+    fn set_rest_of_children(&self, at: Dir, set: SetAttr) -> Result<()> {
+        if let Some(mode) = set.mode
+            && mode & 0o7777 != self.attr_of_children(at)?.mode
+        {
+            let dir = match at {
+                Dir::Of(id) if mode & !PERMISSIONS & 0o7777 == 0 => self.dir_of(id)?,
+                _ => return Err(FsError::Refused("the directory has no mode of its own")),
+            };
+            self.backing.set_mode(&dir, mode & PERMISSIONS).context("set the mode of", &dir)?;
+            self.tell(at.parent().map(Node::Conversation).iter().flat_map(stale_modes).collect());
+        }
+        if let Some(mtime) = set.mtime {
+            self.touched.lock().insert(Node::Children(at), mtime);
+        }
         Ok(())
     }
 }

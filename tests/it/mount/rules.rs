@@ -313,7 +313,10 @@ fn names_that_are_no_text() {
         m.sh("printf kept > \"$D/$(printf 'odd\\377')\"; mkdir \"$D/$(printf 'dir\\377')\"; printf too > \"$D/$(printf 'dir\\377/inside')\"
               test \"$(cat \"$D\"/odd*)\" = kept; rm -r \"$D\"; test ! -e \"$D\"");
         assert_eq!(m.says(ids::D, "presence"), "local");
-        assert_eq!(m.status("conflicts").len(), 2, "what could not be hidden is kept");
+        assert_eq!(m.status("conflicts").len(), 0, "they are hidden like any other");
+        let kept =
+            m.script(&format!("cat \"$U/conversations/{}\"-*/*/inside \"$U/conversations/{}\"-*/odd*", ids::D, ids::D));
+        assert_eq!(kept.ok().stdout, "tookept");
     });
 }
 

@@ -102,6 +102,27 @@ fn a_removed_directory_stays_in_the_store_and_is_empty_when_made_again() {
     }
 }
 
+/// Files that are removed and made again write two lines each time. Only what they come to is kept for long.
+#[test]
+fn a_journal_that_outgrows_its_book_is_folded() {
+    let (_, mut driver) = begun();
+    driver.create(&join(D_PATH, "hidden")).expect("made");
+    driver.unlink(&join(D_PATH, "hidden")).expect("removed");
+    for _ in 0..400 {
+        driver.create(&join(D_PATH, "again")).expect("made");
+        driver.unlink(&join(D_PATH, "again")).expect("removed");
+    }
+    driver.create(&join(D_PATH, "again")).expect("made");
+    assert!(journal(&driver).len() > 64 << 10);
+    driver.vfs().tend_disk().expect("folded");
+    assert_eq!(journal(&driver), "");
+    for _ in 0..2 {
+        assert_eq!(driver.stat(&join(D_PATH, "hidden")).err(), Some(libc::ENOENT));
+        driver.stat(&join(D_PATH, "again")).expect("shown");
+        driver.remount();
+    }
+}
+
 /// A name that is not UTF-8 is hidden like any other, however long.
 #[test]
 fn names_that_are_not_text_are_hidden_and_shown() {
@@ -136,11 +157,21 @@ fn names_that_are_not_text_are_hidden_and_shown() {
 #[test]
 fn directories_of_the_tree_have_no_mode_of_their_own() {
     let (_, mut driver) = begun();
-    for path in ["", ".archive", &join(A_PATH, "conversations")] {
+    for path in ["", ".archive"] {
         let before = driver.stat(path).expect("there").mode;
         assert_eq!(driver.chmod(path, before ^ 0o022), Err(libc::EPERM), "{path}");
         assert_eq!(driver.stat(path).expect("there").mode, before);
         driver.chmod(path, before).unwrap_or_else(|errno| panic!("{path} has that mode: {errno}"));
+    }
+    // One of children has the mode of its conversation, whichever of the two it is set on.
+    for (path, other) in
+        [(join(A_PATH, "conversations"), A_PATH.to_owned()), (A_PATH.to_owned(), join(A_PATH, "conversations"))]
+    {
+        for mode in [0o750, 0o700] {
+            driver.chmod(&path, mode).expect("set");
+            assert_eq!([&path, &other].map(|path| driver.stat(path).expect("there").mode), [mode; 2], "{path}");
+        }
+        assert_eq!(driver.chmod(&path, 0o4750), Err(libc::EPERM));
     }
 }
 
