@@ -7,9 +7,10 @@ mod record;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use jp_fs::draft::whole;
 use jp_fs::unmounted::DraftFiles;
 use jp_store::ConversationId;
-use jp_store::beneath::{AllowedDirs, is_wrong_kind};
+use jp_store::beneath::{AllowedDirs, LARGEST, is_wrong_kind};
 use jp_store::disk::Kind;
 use jp_store::reconcile::{Digest, ManagedFile};
 use jp_store::time::Timestamp;
@@ -87,8 +88,9 @@ pub(crate) fn list(drafts: &DraftFiles) -> Result<Vec<Draft>> {
             let Some(id) = name.parse().ok().and_then(ConversationId::new) else { continue };
             for (path, name, _) in entries(files, &path)? {
                 if let Some(file) = ManagedFile::from_name(&name)
-                    && let Some((header, bytes)) = read(files, &path)?
+                    && let Some((mut header, bytes)) = read(files, &path)?
                 {
+                    header.explain(files, &path, file)?;
                     found.push(Draft { id, file, header, bytes });
                 }
             }
@@ -135,6 +137,23 @@ impl Arrival {
             self.files.push(inner);
         }
         self.files.sort();
+        Ok(())
+    }
+}
+
+impl Header {
+    /// Finds out what is wrong with a draft that was written a moment before its process died: its header does not tell.
+    fn explain(&mut self, files: &AllowedDirs, path: &Path, file: ManagedFile) -> io::Result<()> {
+        if self.reason.is_some() || self.waiting.is_some() {
+            return Ok(());
+        }
+        let Some(text) = there(files.read_within(path, LARGEST))? else { return Ok(()) };
+        let body = text.iter().position(|&byte| byte == b'\n').map_or(&[][..], |end| &text[end + 1..]);
+        self.reason = whole(file, body).err().map(|error| Reason {
+            line: error.line,
+            column: error.column,
+            reason: error.reason,
+        });
         Ok(())
     }
 }
