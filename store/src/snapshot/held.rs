@@ -184,7 +184,10 @@ impl Snapshot {
         // A copy that was hidden here may come back. One that was never here may have been planted.
         let ours = match entry {
             None => None,
-            Some(entry) if entry.was_made_local() => return Ok(Some(FirstSeen::Held(HoldReason::MadeLocal))),
+            // Real files that a mount has left behind may still have to go.
+            Some(entry) if entry.was_made_local() && !self.ledger.covered => {
+                return Ok(Some(FirstSeen::Held(HoldReason::MadeLocal)));
+            }
             Some(entry) if entry.was_never_here() => Some(entry.intent),
             Some(_) => return Ok(None),
         };

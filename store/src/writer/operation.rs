@@ -173,6 +173,13 @@ impl Operation<'_> {
         }
     }
 
+    /// Remembers that the user does not keep a conversation local here any more.
+    pub(super) fn show_by_command(&mut self, id: ConversationId) {
+        if let Some(entry) = self.snapshot.ledger.get_mut(id) {
+            entry.made_local = false;
+        }
+    }
+
     /// Remembers where a conversation is meant to be, now that it has no copy here. Beneath a mount its real files are
     /// still there, and what they are measured against stays known until they can follow.
     pub(super) fn intend(&mut self, id: ConversationId, intent: Projection) {

@@ -51,7 +51,6 @@ impl Writer {
             let intent = if other == id { Projection::LocalOnly } else { op.intent(other) };
             op.intend(other, intent);
         }
-        op.ledger_mut().entry(id).made_local = true;
         op.show_files(id);
         op.save_ledger()?;
         // What merely lies beneath it in the workspace belongs elsewhere and moves there first.
@@ -73,6 +72,8 @@ impl Writer {
                 op.intend(other, Projection::Projected);
             }
         }
+        // From now on a copy of it was put there by somebody else.
+        op.ledger_mut().entry(id).made_local = true;
         op.finish()?;
         Ok(Toggled { changed, ancestors: Vec::new(), descendants })
     }
@@ -88,6 +89,11 @@ impl Writer {
         let ancestors: BTreeSet<_> = tree.ancestors(id).collect();
         let order: Vec<_> = std::iter::once(top).chain(tree.descendants(top)).collect();
         let mut toggled = Toggled::default();
+        // The decision is written down before the first file appears: if this is cut short, what is there was not planted.
+        for &each in ancestors.iter().chain([&id]) {
+            op.show_by_command(each);
+        }
+        op.save_ledger()?;
         // Parents before children: whoever is meant to be here comes as soon as there is a place for it.
         for each in order {
             let (Some(guard), Some(found)) = (guards.get(&each), op.snapshot().get(each)) else { continue };
