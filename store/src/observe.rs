@@ -219,6 +219,14 @@ impl Observed {
         Ok(Self { unit, store, work, action })
     }
 
+    /// Whether the workspace's copy has nothing of its own in this unit: what is there of it is as it was left. A file that
+    /// is hidden or was removed is not there.
+    pub(crate) fn is_as_left(&self, base: Option<&Base>) -> bool {
+        let Some(work) = &self.work else { return true };
+        let mut files = self.unit.files().iter().zip(work.digests());
+        base.is_some_and(|base| files.all(|(&file, now)| now.is_none() || now == base.file(file).digest))
+    }
+
     /// The side to read from.
     pub fn current(&self) -> Option<(Root, &UnitBytes)> {
         let preferred = self.action.source();
