@@ -192,12 +192,18 @@ impl Observed {
         let nothing = || vec![None; unit.files().len()];
         let digests = |side: &Option<UnitBytes>| side.as_ref().map_or_else(nothing, UnitBytes::digests);
         let (in_store, in_work) = (digests(&store), digests(&work));
+        let has =
+            |side: &Digests, file| unit.files().iter().zip(side).any(|(&it, bytes)| it == file && bytes.is_some());
         let side = |side: &Option<UnitBytes>, mine, other| match side {
             None if base.is_some() => Side::Deleted,
             None => Side::Absent,
             Some(_) if reconcile::lost(mine, other, remembered.as_ref()) => Side::Deleted,
-            Some(bytes) if bytes.problem().is_some() => Side::Broken,
-            Some(_) => reconcile::side(mine, other, remembered.as_ref()),
+            Some(bytes) => match (bytes.problem(), reconcile::side(mine, other, remembered.as_ref())) {
+                (None, side) => side,
+                // It never had that file, which was hidden when it was copied out; the other side has it.
+                (Some((file, Flaw::Missing)), Side::Same) if has(other, file) => Side::Deleted,
+                (Some(_), _) => Side::Broken,
+            },
         };
         let newer = match (rule, &store, &work) {
             (Rule::Content { now }, Some(store), Some(work)) => winner(disk, dirs, store, work, now)?,
@@ -217,6 +223,14 @@ impl Observed {
             action = Action::Hold;
         }
         Ok(Self { unit, store, work, action })
+    }
+
+    /// Whether the workspace's copy has nothing of its own in this unit: what is there of it is as it was left. A file that
+    /// is hidden or was removed is not there.
+    pub(crate) fn is_as_left(&self, base: Option<&Base>) -> bool {
+        let Some(work) = &self.work else { return true };
+        let mut files = self.unit.files().iter().zip(work.digests());
+        base.is_some_and(|base| files.all(|(&file, now)| now.is_none() || now == base.file(file).digest))
     }
 
     /// The side to read from.

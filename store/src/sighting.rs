@@ -82,6 +82,8 @@ pub(crate) enum Roots {
 pub(crate) struct UnitSighting {
     pub(crate) unit: Unit,
     pub(crate) action: Action,
+    /// The copy has nothing of its own.
+    pub(crate) is_as_left: bool,
     /// Files that the roots have differently, with whether the store and the workspace have them.
     pub(crate) differs: Vec<(ManagedFile, bool, bool)>,
     /// Why the workspace's copy cannot be taken, if it cannot: which file, and what is wrong.
@@ -346,20 +348,20 @@ impl Sighting {
                 let hidden = hides(entry, Path::new(file.name()));
                 (store != work && !hidden).then_some((file, store.is_some(), work.is_some()))
             });
-            let differs: Vec<_> = differs.collect();
+            let (differs, is_as_left): (Vec<_>, _) = (differs.collect(), observed.is_as_left(base));
             let flaw = observed.work.as_ref().and_then(UnitBytes::problem).and_then(|(file, flaw)| match flaw {
                 Flaw::Broken(reason) => Some((file, reason)),
                 Flaw::Missing if found.store.is_none() => Some((file, JsonError::new("the file is missing"))),
                 Flaw::Missing => None,
             });
-            self.units.push(UnitSighting { unit, action: observed.action, differs, flaw });
+            self.units.push(UnitSighting { unit, action: observed.action, is_as_left, differs, flaw });
         }
         Ok(())
     }
 
     /// What a copy is whose conversation the store had and does not have any more.
     fn without_store(&self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, work: &Path) -> Result<Roots> {
-        let as_left = self.units.iter().all(|unit| is_left_behind(unit.action))
+        let as_left = self.units.iter().all(|unit| unit.is_as_left)
             && snapshot.places(Root::Work, self.id).count() == 1
             && own::has_nothing_new(disk, work, snapshot.ledger.get(self.id))?;
         match (as_left, snapshot.is_removed(disk, layout, self.id)?) {
@@ -368,12 +370,6 @@ impl Sighting {
             (true, true) => left_with(disk, layout, snapshot, self.id, work),
         }
     }
-}
-
-/// Whether a unit of a copy has nothing that the store did not have, by what is to be done about it when the store is
-/// without the conversation: it is as it was left, or is not there, as a hidden file is not.
-pub(crate) fn is_left_behind(action: Action) -> bool {
-    matches!(action, Action::Drop | Action::Keep)
 }
 
 /// Whether a conversation is in the trash. It was not removed: its copy may be the last good one.

@@ -57,15 +57,17 @@ fn an_untouched_copy_goes_with_the_unmount() {
 /// A file that is hidden here is missing from the copy, which is untouched all the same.
 #[test]
 fn an_untouched_copy_with_hidden_files_goes() {
-    let Some((main, other)) = two_worktrees() else { return };
-    other.begin(&[]);
-    other.sh("rm \"$D/metadata.json\"");
-    other.end(&[]);
-    main.jp(&["c", "rm", "--yes", &id(ids::D)]).ok();
-    other.begin(&[]);
-    other.end(&[]);
-    assert_gone(&other, ids::D);
-    other.jp(&["export", "--check"]).ok();
+    for file in ["metadata.json", "events.json", "base_config.json"] {
+        let Some((main, other)) = two_worktrees() else { return };
+        other.begin(&[]);
+        other.sh(&format!("rm \"$D/{file}\""));
+        other.end(&[]);
+        main.jp(&["c", "rm", "--yes", &id(ids::D)]).ok();
+        other.begin(&[]);
+        other.end(&[]);
+        assert_gone(&other, ids::D);
+        other.jp(&["export", "--check"]).ok();
+    }
 }
 
 #[test]
@@ -269,4 +271,15 @@ fn it_does_not_come_back_with_the_one_it_lies_in() {
         other.jp(&command).ok();
         assert_gone(&other, ids::C);
     }
+}
+
+/// A child that was removed for good in another worktree is none, although its copy is still here.
+#[test]
+fn it_is_no_child_of_the_one_it_lies_in() {
+    let Some((main, other)) = two_worktrees() else { return };
+    main.jp(&["c", "rm", "--yes", &id(ids::C)]).ok();
+    other.jp(&["c", "rm", "--yes", &id(ids::B)]).ok();
+    assert_gone(&other, ids::C);
+    assert_gone(&other, ids::B);
+    other.jp(&["export", "--check"]).ok();
 }

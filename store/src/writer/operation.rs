@@ -69,14 +69,15 @@ impl Writer {
         let mut may_have_leftovers = true;
         loop {
             let snapshot = self.store.snapshot()?;
-            let ids = wanted(&snapshot)?;
-            if std::mem::take(&mut may_have_leftovers) && ids.iter().any(|&id| snapshot.is_without_store(id)) {
-                // What was removed for good and has left a copy here is not part of the change: it must not come back.
+            if std::mem::take(&mut may_have_leftovers) && self.has_leftovers(&snapshot)? {
+                // What was removed for good and has left a copy here is no part of the change: it must not come back with
+                // it, nor be in its way.
                 let mut op = self.begin()?;
                 op.drop_leftovers()?;
                 op.finish()?;
                 continue;
             }
+            let ids = wanted(&snapshot)?;
             drop(snapshot);
             make_room_for_files(ids.len());
             let mut guards = Guards::new();
@@ -88,6 +89,16 @@ impl Writer {
                 return Ok((guards, op));
             }
         }
+    }
+
+    /// Whether the worktree may have copies of what was removed for good.
+    fn has_leftovers(&self, snapshot: &Snapshot) -> Result<bool> {
+        for found in snapshot.all().filter(|found| snapshot.is_without_store(found.id)) {
+            if snapshot.is_removed(self.store.disk(), &self.store.layout, found.id)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Changes the mirror, starting from what is on disk now, by whoever holds the tree's lock.

@@ -18,7 +18,7 @@ use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
 use crate::scan::Place;
-use crate::sighting::{is_left_behind, is_trashed};
+use crate::sighting::is_trashed;
 
 /// Every system takes paths of this length.
 const SHORT: usize = 1_000;
@@ -444,7 +444,7 @@ impl Operation<'_> {
             return Ok(());
         }
         for unit in Unit::ALL {
-            if !is_left_behind(self.observe(id, unit)?.action) {
+            if !self.observe(id, unit)?.is_as_left(self.snapshot().base(id)) {
                 return Ok(());
             }
         }

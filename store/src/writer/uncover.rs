@@ -18,7 +18,7 @@ use crate::plan::{Direction, Held, HeldKind, LOST, Wanted, lost};
 use crate::presence::Projection;
 use crate::reconcile::{Root, Unit};
 use crate::scratch::is_scratch;
-use crate::sighting::{Looked, Roots, is_left_behind, is_trashed};
+use crate::sighting::{Looked, Roots, is_trashed};
 use crate::snapshot::{Sight, Snapshot};
 
 /// What became of the real files.
@@ -246,7 +246,7 @@ impl Operation<'_> {
         let disk = self.store().disk();
         let mut copy = !is_trashed(disk, &self.store().layout, id)?;
         for unit in Unit::ALL {
-            copy &= is_left_behind(self.observe(id, unit)?.action);
+            copy &= self.observe(id, unit)?.is_as_left(self.snapshot().base(id));
         }
         if !copy {
             self.forget(id);

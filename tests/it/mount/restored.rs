@@ -59,6 +59,25 @@ fn managed_files() {
     }
 }
 
+/// A conversation that is new in the mount is copied out without the file that is hidden by then.
+#[test]
+fn managed_files_that_were_never_copied_out() {
+    for file in ["events.json", "metadata.json", "base_config.json"] {
+        let Some(m) = mounted() else { return };
+        let id = m.jp(&["c", "new", "--title", "New"]).ok().stdout;
+        let dir = format!("{}-new", id.trim().trim_start_matches("jp-c"));
+        m.sh(&format!("cp \"{dir}/{file}\" \"$T/saved\" && rm \"{dir}/{file}\""));
+        m.end(&[]);
+        m.script(&format!("cd \"$M/{dir}\" && test ! -e {file}")).ok();
+        m.begin(&[]);
+        m.sh(&format!("cp \"$T/saved\" \"{dir}/{file}\""));
+        let shown = m.sh(LISTING).stdout;
+        m.end(&[]);
+        assert_eq!(m.script(&format!("cd \"$M\" && {LISTING}")).ok().stdout, shown, "{file}");
+        m.jp(&["export", "--check"]).ok();
+    }
+}
+
 #[test]
 fn user_files() {
     for file in ["notes.md", "sub/list.txt"] {
