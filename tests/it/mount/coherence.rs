@@ -198,15 +198,15 @@ fn made_again_while_the_old_one_is_open() {
     drop(open);
 }
 
-/// A name that was removed through the mount is made in the store and removed from it: the mount once expected that it is
-/// gone, and hears of it all the same.
+/// A name that was left by a rename through the mount is made in the store and removed from it: the mount once expected that
+/// it is gone, and hears of it all the same.
 #[test]
-fn removed_here_and_then_elsewhere() {
+fn left_here_and_then_removed_elsewhere() {
     let Some(m) = Mounted::new(User::Own, &[]) else { return };
     let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout), m.stored(ids::D));
     let limit = Duration::from_secs(10);
     fs::create_dir(shown.join("sub")).expect("made");
-    fs::remove_dir(shown.join("sub")).expect("removed");
+    fs::rename(shown.join("sub"), shown.join("elsewhere")).expect("renamed");
     for round in 0..3 {
         fs::create_dir(stored.join("sub")).expect("made");
         assert!(until(limit, || shown.join("sub").is_dir()), "{round}: a new directory is seen");
