@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
-use jp_tests::{Output, Place, Sample, Shot, TestEnv, Workspace, copy_tree, fixture_store, mtime, pretty, set_mtime};
-use nix::fcntl::{Flock, FlockArg};
+use jp_tests::{
+    LIMIT, Output, Place, Sample, Shot, TestEnv, Workspace, copy_tree, fixture_store, mtime, pretty, set_mtime,
+    wait_for,
+};
 use serde_json::{Value, json};
 
 /// A place to run `jp` in that looks like the home of a store.
@@ -379,9 +382,9 @@ fn locks_are_understood_and_respected() {
         assert_eq!((&left["state"], &left["path"]), (&json!("orphan"), &json!(path)));
         assert_eq!(time(&left["since"]), time(&file["acquired_at"]));
 
-        let file: File = OpenOptions::new().read(true).write(true).open(&path).expect("opened");
-        let held = Flock::lock(file, FlockArg::LockExclusiveNonblock).expect("free");
-        assert_eq!(only(store.jp(&["lock", "ls", "--json"]))["state"], "held");
+        // By another process: whatever a holder starts is let through.
+        let mut holder = Command::new("flock").arg(&path).arg("cat").stdin(Stdio::piped()).spawn().expect("started");
+        wait_for("the lock", LIMIT, || only(store.jp(&["lock", "ls", "--json"]))["state"] == "held");
         let id = left["id"].as_str().expect("an id").to_owned();
         let listing = store.jp(&["c", "ls", "--json"]).json();
         let locked: Vec<String> =
@@ -393,7 +396,8 @@ fn locks_are_understood_and_respected() {
         for (root, before) in store.roots().iter().zip(&before) {
             before.assert_same(&Shot::of(&root.join("conversations")));
         }
-        drop(held);
+        drop(holder.stdin.take());
+        assert!(holder.wait().expect("ended").success());
         store.jp(&["c", "edit", "--title", "Yes", &id]).ok();
         assert!(!path.exists(), "nobody needs it any more");
     });
