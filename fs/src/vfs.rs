@@ -104,7 +104,7 @@ pub struct Vfs {
     /// How often the content of a file has gone stale.
     shifts: Mutex<HashMap<Node, i64>>,
     listings: Mutex<Listings>,
-    echo: Mutex<HashMap<PathBuf, Option<Mark>>>,
+    echo: Mutex<HashMap<PathBuf, Option<Left>>>,
     aware: Mutex<Vec<(ThreadId, Node, OsString)>>,
     sight: Mutex<Sight>,
     /// How files looked, where they are looked at again and again instead of being watched.
@@ -161,6 +161,14 @@ type Mark = (u64, u64, i64, u32);
 
 fn mark(stat: &Stat) -> Mark {
     (stat.ino, stat.size, stat.mtime, stat.mode)
+}
+
+/// How we left a file of the store.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    mark: Mark,
+    /// When anything of it changed last, once that is known. Whoever takes it away and brings it back changes that.
+    changed: Option<i64>,
 }
 
 /// Whether a file in `orphans/` has a name that a mount gives: what else is there is somebody else's.
@@ -461,12 +469,16 @@ impl Vfs {
             // Nobody watches what is in there.
             return;
         }
-        let now = self.backing.stat(path).ok().as_ref().map(mark);
-        self.expect(path, now);
+        let now = self.backing.stat(path).ok();
+        self.leave(path, now.map(|stat| Left { mark: mark(&stat), changed: Some(stat.ctime) }));
     }
 
     /// A file of the store is about to look like this by our own doing.
-    fn expect(&self, path: &Path, now: Option<Mark>) {
+    fn expect(&self, path: &Path, now: Mark) {
+        self.leave(path, Some(Left { mark: now, changed: None }));
+    }
+
+    fn leave(&self, path: &Path, now: Option<Left>) {
         let mut echo = self.echo.lock();
         if echo.len() > 10_000 {
             echo.clear();

@@ -421,7 +421,8 @@ pub(crate) fn unmanaged(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
                 }
                 open.push(path.clone());
             }
-            // The children's directory itself belongs to the tree; only a stranger inside it is a file of the parent's.
+            // The children's directory itself belongs to the tree. A stranger inside it is listed, so that it is not lost with
+            // the copy.
             if path != Path::new(CONVERSATIONS) {
                 found.push(path);
             }

@@ -7,7 +7,7 @@ use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::files::{NewContent, exists, kind, stat};
 use crate::id::ConversationId;
-use crate::layout::managed;
+use crate::layout::{CONVERSATIONS, managed};
 use crate::ledger::Entry;
 use crate::meta::Meta;
 use crate::observe::{Rule, read_file, unmanaged};
@@ -116,7 +116,8 @@ pub(crate) fn look(
     let mut paths: BTreeMap<PathBuf, [Option<Stat>; 2]> = BTreeMap::new();
     for (index, dir) in [store, work].into_iter().enumerate() {
         for path in unmanaged(disk, dir)? {
-            if path.iter().any(is_scratch) {
+            // What lies among conversations and is not one belongs to none of them.
+            if path.iter().any(is_scratch) || path.starts_with(CONVERSATIONS) {
                 continue;
             }
             let full = dir.join(&path);
@@ -193,15 +194,15 @@ pub(crate) fn are_as_left(
 /// nobody's.
 pub(crate) fn has_nothing_new(disk: &dyn Disk, work: &Path, entry: Option<&Entry>) -> Result<bool> {
     let left = entry.and_then(|entry| entry.left.as_ref());
-    let taken = entry.and_then(|entry| entry.base).map_or(i64::MIN, |base| base.taken);
     for path in unmanaged(disk, work)? {
         let full = work.join(&path);
-        if path.iter().any(is_scratch) || path == Path::new(transcript::NAME) && is_made(disk, &full)? {
+        if path.iter().any(is_scratch) || is_transcript_as_left(disk, work, &path, entry)? {
             continue;
         }
         let Some(found) = stat(disk, &full)? else { continue };
         let Some(base) = left.and_then(|left| left.own.get(&*to_text(&path))) else { return Ok(false) };
-        let now = copy(disk, &full, found, base.work, Some(base), taken)?;
+        // This may be the last copy, and times can be set: it is read.
+        let now = copy(disk, &full, found, None, None, i64::MIN)?;
         if now.map(|now| now.digest) != base.digest {
             return Ok(false);
         }
@@ -212,6 +213,15 @@ pub(crate) fn has_nothing_new(disk: &dyn Disk, work: &Path, entry: Option<&Entry
 /// Whether a program works on something in a copy, and may not have saved it yet.
 pub(crate) fn has_scratch(disk: &dyn Disk, work: &Path) -> Result<bool> {
     Ok(unmanaged(disk, work)?.iter().any(|path| path.iter().any(is_scratch)))
+}
+
+/// Whether a file of a copy is the transcript that was written there, and nobody has written to it since.
+pub(crate) fn is_transcript_as_left(disk: &dyn Disk, work: &Path, path: &Path, entry: Option<&Entry>) -> Result<bool> {
+    let written = entry.and_then(|entry| entry.left.as_ref()?.transcript?.digest);
+    if path != Path::new(transcript::NAME) || written.is_none() || !is_made(disk, &work.join(path))? {
+        return Ok(false);
+    }
+    Ok(read_file(disk, &work.join(path))?.map(|contents| Digest::of(&contents.bytes)) == written)
 }
 
 /// Whether a file is a transcript that was made, and so nobody's own.

@@ -283,3 +283,81 @@ fn it_is_no_child_of_the_one_it_lies_in() {
     assert_gone(&other, ids::B);
     other.jp(&["export", "--check"]).ok();
 }
+
+/// A conversation that is in the store again was not removed, whoever brought it back. If the store loses it later, its copy
+/// is the last there is.
+#[test]
+fn a_record_ends_when_the_conversation_is_there_again() {
+    for command in [&["export"][..], &["import"], &["mount"]] {
+        let Some((main, other)) = two_worktrees() else { return };
+        let stored = in_store(main.workspace(), &id(ids::D)).expect("stored");
+        let backup = main.workspace().root().join("backup");
+        jp_tests::copy_tree(&stored, &backup).expect("copied");
+        main.jp(&["c", "rm", "--yes", &id(ids::D)]).ok();
+        jp_tests::copy_tree(&backup, &stored).expect("brought back");
+        if command == ["mount"] {
+            other.begin(&[]);
+            other.end(&[]);
+        } else {
+            other.jp(command).ok();
+        }
+        fs::remove_dir_all(&stored).expect("lost");
+        other.jp(&["export"]).fails_with(1);
+        assert!(in_work(other.workspace(), &id(ids::D)).is_some(), "{command:?}: the last copy stays");
+    }
+}
+
+/// Of several copies one may have something that no other has.
+#[test]
+fn a_second_copy_does_not_go_with_a_hidden_one() {
+    let Some((main, other)) = two_worktrees() else { return };
+    let copy = in_work(other.workspace(), &id(ids::D)).expect("shown");
+    let second = copy.with_file_name(format!("{}-zcopy", ids::D));
+    jp_tests::copy_tree(&copy, &second).expect("copied");
+    fs::write(second.join("note.md"), "only here\n").expect("written");
+    other.begin(&[]);
+    other.sh("rm -r \"$D\"");
+    main.jp(&["c", "rm", "--yes", &id(ids::D)]).ok();
+    other.script("jp unmount || true").ok();
+    let everywhere = [other.workspace().root().to_owned(), main.workspace().silo()];
+    let found = everywhere.iter().flat_map(|root| contents(root)).any(|(_, bytes)| bytes == b"only here\n");
+    assert!(found, "what only the second copy had is somewhere");
+}
+
+/// Times can be set, so what looks untouched is read before the last copy goes.
+#[test]
+fn an_edit_that_looks_untouched_stays() {
+    let Some((main, other)) = two_worktrees() else { return };
+    let file = in_work(other.workspace(), &id(ids::D)).expect("shown").join("notes.md");
+    fs::write(&file, "aaaaaaaa\n").expect("written");
+    for _ in 0..2 {
+        other.jp(&["export"]).ok();
+    }
+    let before = jp_tests::mtime(&file);
+    fs::write(&file, "LATENOTE\n").expect("written");
+    jp_tests::set_mtime(&file, before);
+    main.jp(&["c", "rm", "--yes", &id(ids::D)]).ok();
+    other.jp(&["export"]).fails_with(1);
+    assert_eq!(fs::read_to_string(&file).expect("it stays"), "LATENOTE\n");
+}
+
+/// What somebody wrote into a transcript is theirs.
+#[test]
+fn notes_in_a_transcript_are_kept() {
+    for local in [true, false] {
+        let Some((main, other)) = two_worktrees() else { return };
+        other.jp(&["export", "--transcripts"]).ok();
+        let file = in_work(other.workspace(), &id(ids::D)).expect("shown").join("transcript.md");
+        let text = fs::read_to_string(&file).expect("written") + "my notes\n";
+        fs::write(&file, &text).expect("written");
+        if local {
+            other.jp(&["c", "edit", &id(ids::D), "--local=true"]).ok();
+        } else {
+            main.jp(&["c", "rm", "--yes", &id(ids::D)]).ok();
+            other.jp(&["export"]);
+        }
+        let everywhere = [other.workspace().root().to_owned(), main.workspace().silo()];
+        let found = everywhere.iter().flat_map(|root| contents(root)).any(|(_, bytes)| bytes == text.as_bytes());
+        assert!(found, "local {local}: the notes are somewhere");
+    }
+}

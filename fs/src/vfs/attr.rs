@@ -155,6 +155,10 @@ impl Vfs {
                 let path = self.path(node)?;
                 let Some((size, changed)) = draft else {
                     let attr = self.attr_at(&path)?;
+                    if attr.kind != Kind::File {
+                        // A link would lead its reader, and who saves to it, out of the store.
+                        return Err(FsError::NotFound);
+                    }
                     return Ok(Attr { mtime: attr.mtime.saturating_add(self.shift_of(node)), ..attr });
                 };
                 let behind = self.attr_at(&path).or_else(|error| match error.is_absent() {

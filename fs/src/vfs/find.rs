@@ -48,7 +48,11 @@ impl Vfs {
             let Some(node) = node else { return Ok((None, keep)) };
             match self.attr_of(&node) {
                 Ok(attr) => Ok((Some((node, Some(attr))), keep)),
-                Err(error) if error.is_absent() => Ok((Some((node, None)), keep)),
+                Err(error) if error.is_absent() => {
+                    // It may come back, and be taken for what we left, before this is told.
+                    let keep = keep && !self.is_taken_away(&node);
+                    Ok((Some((node, None)), keep))
+                }
                 Err(error) => Err(error),
             }
         };

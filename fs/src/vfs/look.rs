@@ -210,8 +210,7 @@ impl Vfs {
         }
         for _ in 0..PATIENCE {
             let dir = |id| Some(self.catalog.read().get(id).filter(|item| !item.pending)?.dir.clone());
-            let about =
-                |path: &Path, new: &disk::Stat| self.expect(path, Some((new.ino, new.size, new.mtime, new.mode)));
+            let about = |path: &Path, new: &disk::Stat| self.expect(path, (new.ino, new.size, new.mtime, new.mode));
             done = writer.reshape(guard, shape, Known { books: &sight.books, dir: &dir, about: &about })?;
             if done.is_some() || sight.books.is_current(self.writer.store())? {
                 break;
@@ -400,10 +399,20 @@ impl Vfs {
     /// what the kernel heard last.
     fn is_own_doing(&self, id: ConversationId, inner: &Path, path: &Path, now: Option<&crate::backing::Stat>) -> bool {
         let mut echo = self.echo.lock();
-        let Some(expected) = echo.get(path) else { return false };
-        if *expected != now.map(mark) {
-            if expected.is_none() {
-                // It was made again; that it goes once more is news.
+        let Some(left) = echo.get_mut(path) else { return false };
+        let is_as_left = match (left, now) {
+            (Some(left), Some(now)) => {
+                let same = left.mark == mark(now) && left.changed.is_none_or(|changed| changed == now.ctime);
+                if same {
+                    left.changed = Some(now.ctime);
+                }
+                same
+            }
+            (left, now) => left.is_none() && now.is_none(),
+        };
+        if !is_as_left {
+            if now.is_none() || echo[path].is_none() {
+                // Somebody took it, or made it again; that it comes back as it was, or goes once more, is news.
                 echo.remove(path);
             }
             return false;
@@ -412,6 +421,21 @@ impl Vfs {
         let Some(node) = self.inside(id, inner.to_owned()) else { return true };
         let inodes = self.inodes.lock();
         if now.is_none() { inodes.known_kind(&node).is_none() } else { !inodes.was_told_absent(&node) }
+    }
+
+    /// Whether a name that nothing has is one that we left to something: somebody else took it, and when it comes back that
+    /// is news.
+    pub(super) fn is_taken_away(&self, node: &Node) -> bool {
+        if !matches!(node, Node::Own(..) | Node::Managed(..)) {
+            return false;
+        }
+        let Ok(path) = self.path(node) else { return false };
+        let mut echo = self.echo.lock();
+        let is_left = echo.get(&path).is_some_and(Option::is_some);
+        if is_left {
+            echo.remove(&path);
+        }
+        is_left
     }
 
     /// What the kernel must not remember of a file that is this now, or not there.

@@ -436,7 +436,7 @@ impl Vfs {
             }
             self.honour_place(&writer, guard, id)?;
         } else if !same {
-            let about = |new: &Stat| self.expect(&path, Some((new.ino, new.size, new.mtime, new.mode)));
+            let about = |new: &Stat| self.expect(&path, (new.ino, new.size, new.mtime, new.mode));
             if let Some(Ready { path, on_disk }) = at_hand.ready {
                 let ready = ReadyFile { path, on_disk: *on_disk };
                 handed_over = writer.save_file(guard, &dir, document, ready, &about)?;

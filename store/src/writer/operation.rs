@@ -31,7 +31,7 @@ pub(super) struct Operation<'w> {
     snapshot: Snapshot,
     /// The ledger as it is on disk; the snapshot has the one that is being written.
     saved: Ledger,
-    tree_lock: Option<FileLock>,
+    pub(super) tree_lock: Option<FileLock>,
     /// `None` where the workspace is the only root, and nothing is remembered.
     ledger_lock: Option<FileLock>,
 }
@@ -138,9 +138,7 @@ impl Writer {
         for (id, seen) in op.snapshot.take_first_seen() {
             op.snapshot.ledger.entry(id).first_seen = Some(seen);
         }
-        if structural {
-            op.forget_vain_removals()?;
-        }
+        op.forget_vain_removals()?;
         Ok(op)
     }
 }

@@ -222,7 +222,7 @@ impl Operation<'_> {
         let alike: BTreeSet<_> = files.into_iter().filter(|file| file.base().is_some()).map(|file| file.path).collect();
         let mut left = Vec::new();
         for path in unmanaged(disk, work)?.into_iter().filter(|path| !alike.contains(path)) {
-            let made = path == Path::new(crate::transcript::NAME) && own::is_made(disk, &work.join(&path))?;
+            let made = own::is_transcript_as_left(disk, work, &path, self.ledger().get(id))?;
             let found = gather(disk, work, [path])?;
             left.extend(found.into_iter().filter(|file| !made && !matches!(file.content, NewContent::Dir)));
         }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::operation::Operation;
 use crate::conversation::Conversation;
-use crate::disk::Kind;
+use crate::disk::{Kind, Stat};
 use crate::error::{Context as _, Error, Result};
-use crate::files::{NewFile, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree};
+use crate::files::{NewFile, exists, gather, kind, make_dirs, move_dir, remove_hollow, remove_tree, stat};
 use crate::id::ConversationId;
 use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
@@ -16,7 +16,7 @@ use crate::observe::{Rule, read_file, stat_file, unmanaged};
 use crate::own::{has_nothing_new, has_scratch, is_exported};
 use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
-use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Stamp, Unit, is_conclusive};
+use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Unit, is_conclusive};
 use crate::scan::Place;
 use crate::sighting::is_trashed;
 
@@ -25,8 +25,8 @@ const SHORT: usize = 1_000;
 /// More than the longest name of a managed file.
 const NAME: usize = 32;
 
-/// How the managed files of copies in the workspace looked at one moment.
-pub(super) type Seen = BTreeMap<ConversationId, [Option<Stamp>; 3]>;
+/// How the files of copies in the workspace looked at one moment, by their paths in the copy.
+pub(super) type Seen = BTreeMap<ConversationId, BTreeMap<PathBuf, Stat>>;
 
 impl Operation<'_> {
     /// Brings the workspace's copy in step, moves it where it belongs, and remembers how both sides look.
@@ -88,8 +88,7 @@ impl Operation<'_> {
             let Some(Ok(rest)) = work.map(|work| work.strip_prefix(dir)) else { continue };
             let there = aside.join(rest);
             let now = self.stamps(&there)?;
-            let late = ManagedFile::ALL.into_iter().zip(before.iter().zip(&now)).filter(|(_, (was, is))| was != is);
-            let late = late.filter(|(_, (_, is))| is.is_some()).map(|(file, _)| PathBuf::from(file.name()));
+            let late = now.into_iter().filter(|(path, stat)| before.get(path) != Some(stat)).map(|(path, _)| path);
             let files = gather(self.store().disk(), &there, late)?;
             if files.is_empty() {
                 continue;
@@ -99,12 +98,17 @@ impl Operation<'_> {
         Ok(())
     }
 
-    fn stamps(&self, dir: &Path) -> Result<[Option<Stamp>; 3]> {
-        let mut stamps = [None; 3];
-        for file in ManagedFile::ALL {
-            stamps[file.index()] = stat_file(self.store().disk(), &managed(dir, file))?;
+    /// The files of a copy that is there. Directories have nothing of their own.
+    fn stamps(&self, dir: &Path) -> Result<BTreeMap<PathBuf, Stat>> {
+        let disk = self.store().disk();
+        let mut found = BTreeMap::new();
+        let own = if exists(disk, dir)? { unmanaged(disk, dir)? } else { Vec::new() };
+        for path in ManagedFile::ALL.into_iter().map(|file| PathBuf::from(file.name())).chain(own) {
+            if let Some(stat) = stat(disk, &dir.join(&path))?.filter(|stat| stat.kind != Kind::Dir) {
+                found.insert(path, stat);
+            }
         }
-        Ok(stamps)
+        Ok(found)
     }
 
     /// Takes a conversation's copy, and whatever lies beneath it, out of the workspace. The caller has settled all of it.
@@ -443,6 +447,9 @@ impl Operation<'_> {
         if !self.is_removed(id)? {
             return Ok(());
         }
+        // Whoever holds it is about to say that it matters.
+        let Ok(_guard) = self.writer.lock(id, &Wait::none()) else { return Ok(()) };
+        let seen = self.look_at_work([id])?;
         for unit in Unit::ALL {
             if !self.observe(id, unit)?.is_as_left(self.snapshot().base(id)) {
                 return Ok(());
@@ -458,9 +465,7 @@ impl Operation<'_> {
         if is_trashed(disk, &self.store().layout, id)? || self.snapshot().places(Root::Work, id).count() > 1 {
             return Ok(());
         }
-        // Whoever holds it is about to say that it matters.
-        let Ok(_guard) = self.writer.lock(id, &Wait::none()) else { return Ok(()) };
-        self.withdraw(id)?;
+        self.withdraw_seen(id, &seen)?;
         self.forget(id);
         self.take_out(id);
         Ok(())

@@ -199,10 +199,29 @@ impl Operation<'_> {
         self.snapshot().is_removed(self.store().disk(), &self.store().layout, id)
     }
 
-    /// Ends the records of removals that were cut short: what the store still has was not removed.
+    /// Ends the records of removals that were cut short, or undone: what the store has was not removed. A record that stays
+    /// would take the last copy along if the store lost the conversation one day.
     pub(super) fn forget_vain_removals(&mut self) -> Result<()> {
         let in_vain = self.snapshot().removed_in_vain(self.store().disk(), &self.store().layout)?;
-        in_vain.into_iter().try_for_each(|id| self.forget_removal(id))
+        if in_vain.is_empty() {
+            return Ok(());
+        }
+        // Somebody may be removing it just now, and has written the record already.
+        let _turn = match &self.tree_lock {
+            Some(_) => None,
+            None => Some(self.writer.file_lock(&self.store().layout.store.tree_lock())?),
+        };
+        for id in in_vain {
+            let dirs: Vec<_> = self.snapshot().places(Root::Store, id).map(|place| place.dir.clone()).collect();
+            let mut is_there = false;
+            for dir in dirs {
+                is_there |= exists(self.store().disk(), &dir)?;
+            }
+            if is_there {
+                self.forget_removal(id)?;
+            }
+        }
+        Ok(())
     }
 
     fn destroy(&mut self, id: ConversationId) -> Result<()> {

@@ -17,7 +17,6 @@ use crate::observe::unmanaged;
 use crate::plan::{Direction, Held, HeldKind, LOST, Wanted, lost};
 use crate::presence::Projection;
 use crate::reconcile::{Root, Unit};
-use crate::scratch::is_scratch;
 use crate::sighting::{Looked, Roots, is_trashed};
 use crate::snapshot::{Sight, Snapshot};
 
@@ -244,7 +243,9 @@ impl Operation<'_> {
         // It was removed for good, or lost. What is not a copy of what was removed stays, and is nobody's secret.
         let Some(work) = found.work.as_ref().map(|place| place.dir.clone()) else { return Ok(Safe::Yes) };
         let disk = self.store().disk();
-        let mut copy = !is_trashed(disk, &self.store().layout, id)?;
+        // Of several copies one may differ.
+        let mut copy =
+            !is_trashed(disk, &self.store().layout, id)? && self.snapshot().places(Root::Work, id).count() == 1;
         for unit in Unit::ALL {
             copy &= self.observe(id, unit)?.is_as_left(self.snapshot().base(id));
         }
@@ -257,7 +258,7 @@ impl Operation<'_> {
             self.ledger_mut().entry(id).intent = Projection::Projected;
             return Ok(Safe::No(format!("{}: {}", work.display(), lost(id, LOST))));
         }
-        let own = unmanaged(disk, &work)?.into_iter().filter(|path| !path.iter().any(is_scratch));
+        let own = unmanaged(disk, &work)?;
         self.keep_own(id, Root::Work, gather(disk, &work, own)?)?;
         Ok(Safe::Yes)
     }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::files::exists;
 use crate::id::ConversationId;
 use crate::lock::Wait;
+use crate::path_text::{to_path, to_text};
 use crate::presence::Projection;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -30,9 +31,9 @@ impl Store {
         let (Some(hidden), Some(dir)) = (hidden, dir) else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for path in hidden {
-            let inner = Path::new(path);
+            let inner = &*to_path(path);
             let plain = inner.components().all(|part| matches!(part, Component::Normal(_)));
-            let inside = inner.ancestors().skip(1).any(|above| above.to_str().is_some_and(|it| hidden.contains(it)));
+            let inside = inner.ancestors().skip(1).any(|above| hidden.contains(&*to_text(above)));
             if plain && !inside && exists(self.disk(), &dir.join(inner))? {
                 found.push(path.clone());
             }
@@ -62,8 +63,8 @@ impl Writer {
         snapshot.find(id)?;
         let hidden = self.store.hidden_files(&snapshot, id)?;
         for file in files {
-            let covers = |above: &Path| above.to_str().is_some_and(|above| hidden.iter().any(|path| path == above));
-            let holds = |path: &String| Path::new(path).starts_with(file);
+            let covers = |above: &Path| hidden.iter().any(|path| *path == to_text(above));
+            let holds = |path: &String| to_path(path).starts_with(file);
             if !Path::new(file).ancestors().any(covers) && !hidden.iter().any(holds) {
                 return Err(Error::Refused(format!("{file} of {id} is not hidden in this worktree")));
             }
@@ -76,8 +77,8 @@ impl Writer {
         let mut op = self.begin()?;
         // What was hidden meanwhile is hidden by somebody who means it.
         let chosen = |path: &String| {
-            let path = Path::new(path);
-            files.is_empty() || files.iter().any(|file| Path::new(file).starts_with(path) || path.starts_with(file))
+            let path = to_path(path);
+            files.is_empty() || files.iter().any(|file| Path::new(file).starts_with(&path) || path.starts_with(file))
         };
         let entries = op.ledger().get(id).map(|entry| entry.hidden.clone()).unwrap_or_default();
         let entries: Vec<String> = entries.into_iter().filter(chosen).collect();

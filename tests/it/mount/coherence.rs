@@ -215,6 +215,36 @@ fn left_here_and_then_removed_elsewhere() {
     }
 }
 
+/// What was made through the mount goes from the store and comes back as it was: the mount once expected it to look so, and
+/// hears of it all the same, also where nobody has asked for it meanwhile.
+#[test]
+fn made_here_and_then_taken_and_brought_back_elsewhere() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout), m.stored(ids::D));
+    let limit = Duration::from_secs(10);
+    let has = |dir: &str, name: &str| {
+        let listed = fs::read_dir(shown.join(dir)).into_iter().flatten();
+        listed.flatten().any(|entry| entry.file_name() == *name)
+    };
+    fs::create_dir_all(shown.join("sub/deep")).expect("made");
+    for file in ["a.md", "sub/deep/b.md"] {
+        fs::write(shown.join(file), file).expect("written");
+    }
+    let reads = || ["a.md", "sub/deep/b.md"].iter().all(|name| fs::read_to_string(shown.join(name)).is_ok());
+    let lists = || has("", "a.md") && has("", "sub") && has("sub", "deep") && has("sub/deep", "b.md");
+    let names = [("a.md", "b.md"), ("sub", "moved"), ("sub/deep", "sub/other")];
+    for round in 0..6 {
+        for (name, other) in names {
+            let (dir, last) = name.rsplit_once('/').unwrap_or(("", name));
+            fs::rename(stored.join(name), stored.join(other)).expect("taken");
+            let is_gone = || !shown.join(name).exists() && !has(dir, last);
+            assert!(until(limit, is_gone), "{round}: that {name} is gone is seen");
+            fs::rename(stored.join(other), stored.join(name)).expect("brought back");
+            assert!(until(limit, || reads() && lists()), "{round}: that {name} is back is seen");
+        }
+    }
+}
+
 /// The events of a conversation as a mount shows them.
 #[track_caller]
 fn file(m: &Mounted, name: &str) -> PathBuf {

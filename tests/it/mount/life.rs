@@ -1,6 +1,7 @@
 //! A mount begins, is ended, dies, and is cleared away. What it leaves behind are real files that look the same.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
@@ -216,7 +217,12 @@ fn in_the_foreground() {
             m.give();
             let mut running = m.start("export NOTIFY_SOCKET=\"$T/notify\"; exec jp mount --foreground");
             let mut word = [0; 256];
-            let length = listener.recv(&mut word).expect("a word from the daemon");
+            let length = loop {
+                match listener.recv(&mut word) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    length => break length.expect("a word from the daemon"),
+                }
+            };
             let word = String::from_utf8_lossy(&word[..length]).into_owned();
             assert!(word.lines().any(|line| line == "READY=1"), "{word:?}");
             assert_eq!(lines(&m.sh("ls").stdout).len(), 2, "ready is ready");

@@ -1,8 +1,9 @@
 //! What names mean, what is refused and with which error, and what the options change.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use jp_tests::{Mounted, Sample, User, ids, mtime};
+use jp_tests::{Mounted, Sample, TestEnv, User, ids, mtime};
 use serde_json::Value;
 
 use super::{everyone, everyone_with, lines, put, said};
@@ -333,4 +334,21 @@ fn git_does_not_show_what_is_private() {
         // A person may.
         m.script(&format!("mkdir \"$M/{name}\"")).ok();
     });
+}
+
+/// A managed file that is a link in the store is not shown and cannot be saved to: a program would follow it.
+#[test]
+fn a_link_in_the_place_of_a_managed_file_is_not_shown() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let outside = m.workspace().root().join("outside");
+    fs::write(&outside, "[]\n").expect("written");
+    let stored = m.stored(ids::D).join("events.json");
+    fs::remove_file(&stored).expect("removed");
+    std::os::unix::fs::symlink(&outside, &stored).expect("planted");
+    m.begin(&[]);
+    m.sh("test ! -e \"$D/events.json\" && test ! -L \"$D/events.json\" && ! ls \"$D\" | grep events");
+    m.sh("! printf '[]\\n\\n' 2> /dev/null > \"$D/events.json\"");
+    assert_eq!(fs::read_to_string(&outside).expect("there"), "[]\n", "nothing outside is touched");
+    assert!(stored.is_symlink(), "it stays for the user to see to");
+    m.end(&[]);
 }
