@@ -43,6 +43,8 @@ pub(super) struct View {
     /// Names that were hidden at any time.
     pub(super) once_hidden: BTreeSet<(u64, String)>,
     pub(super) drafts: BTreeMap<(u64, String), Vec<u8>>,
+    /// Drafts of conversations that are gone from the store. They stay until somebody gives them up.
+    pub(super) left_drafts: BTreeMap<(u64, String), Vec<u8>>,
 }
 
 impl View {
@@ -259,7 +261,11 @@ impl Model {
         for name in below.cloned().collect::<Vec<_>>() {
             self.hide_name(w, id, &name);
         }
-        self.views[w].hide((id, dir.to_owned()), Hidden::Sure);
+        // Each directory by itself, with the files in it or without any.
+        let inner = self.all[&id].dirs.iter().filter(|other| dirs(other).any(|above| above == dir));
+        for name in inner.cloned().chain([dir.to_owned()]).collect::<Vec<_>>() {
+            self.views[w].hide((id, name), Hidden::Sure);
+        }
     }
 
     /// A conversation is hidden here, and nothing of it is hidden by itself any more.
@@ -275,6 +281,8 @@ impl Model {
     /// A conversation leaves the store.
     pub(super) fn remove(&mut self, id: u64) {
         for w in 0..WORKTREES {
+            let drafts = self.views[w].drafts.clone();
+            self.views[w].left_drafts.extend(drafts.into_iter().filter(|((other, _), _)| *other == id));
             self.hide(w, id);
         }
         self.all.remove(&id);
@@ -412,6 +420,21 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_directory_is_hidden_with_the_one_it_is_in() {
+        let mut model = family();
+        model.save(0, 4, "sub/deep/d.md", b"one".to_vec());
+        model.take(4, "sub/deep/d.md");
+        model.hide_dir(0, 4, "sub");
+        model.save(0, 4, "sub/c.md", b"two".to_vec());
+        // Made again by another, in a directory that may still be hidden here.
+        model.save(1, 4, "sub/deep/d.md", b"three".to_vec());
+        assert!(!model.shown(0, 4, "sub/deep/d.md").expect("it may be shown").is_certain);
+        assert!(model.listing(0, 4, "sub").certain.contains("c.md"));
+        model.save(0, 4, "sub/deep/d.md", b"four".to_vec());
+        assert!(model.shown(0, 4, "sub/deep/d.md").expect("shown").is_certain);
+    }
+
+    #[test]
     fn an_archived_parent_is_no_parent_of_what_is_not() {
         let mut model = family();
         model.set_archived(4, true);
@@ -425,7 +448,10 @@ mod tests {
     fn what_is_removed_is_nowhere() {
         let mut model = family();
         model.hide_name(1, 3, EVENTS);
+        model.views[0].drafts.insert((3, EVENTS.to_owned()), b"[ bro".to_vec());
         model.remove(3);
         assert!(!model.is_visible(0, 3) && model.views[1].hidden.is_empty());
+        // But a draft of it is kept for whoever saved it.
+        assert!(model.views[0].drafts.is_empty() && model.views[0].left_drafts.contains_key(&(3, EVENTS.to_owned())));
     }
 }

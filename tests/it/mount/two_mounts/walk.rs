@@ -179,6 +179,13 @@ impl Walk {
 
     /// `jp doctor` finds nothing but managed files that are hidden, and drafts.
     fn check_doctor(&mut self, w: usize) {
+        for ((id, name), bytes) in std::mem::take(&mut self.model.views[w].left_drafts) {
+            self.say(format!("worktree {w}: the draft of {name} of {id}, which is gone, is given up"));
+            let conversation = format!("jp-c{id}");
+            let shown = self.world.jp(w, &["draft", "show", &conversation, &name]).ok();
+            assert!(shown.raw == bytes, "expected {}: {}", told(&bytes), shown.told());
+            self.world.jp(w, &["draft", "drop", "--yes", &conversation, &name]).ok();
+        }
         self.say(format!("worktree {w}: jp doctor"));
         let doctor = self.world.jp(w, &["doctor"]);
         let view = &self.model.views[w];
