@@ -350,5 +350,5 @@ fn a_link_in_the_place_of_a_managed_file_is_not_shown() {
     m.sh("! printf '[]\\n\\n' 2> /dev/null > \"$D/events.json\"");
     assert_eq!(fs::read_to_string(&outside).expect("there"), "[]\n", "nothing outside is touched");
     assert!(stored.is_symlink(), "it stays for the user to see to");
-    m.end(&[]);
+    m.jp(&["unmount"]).fails_with(1).says("events.json");
 }
