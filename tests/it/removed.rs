@@ -283,3 +283,14 @@ fn it_is_no_child_of_the_one_it_lies_in() {
     assert_gone(&other, ids::B);
     other.jp(&["export", "--check"]).ok();
 }
+
+/// The same, with copies in it that belong elsewhere by now.
+#[test]
+fn it_does_not_come_back_for_what_lies_in_it() {
+    let Some((main, other)) = two_worktrees() else { return };
+    main.jp(&["c", "rm", "--yes", "--promote", &id(ids::B)]).ok();
+    other.jp(&["c", "edit", &id(ids::A), "--local=true"]).ok();
+    assert_gone(&other, ids::B);
+    assert!(in_store(other.workspace(), &id(ids::C)).is_some());
+    other.jp(&["export", "--check"]).ok();
+}
