@@ -361,3 +361,14 @@ fn notes_in_a_transcript_are_kept() {
         assert!(found, "local {local}: the notes are somewhere");
     }
 }
+
+/// The same, with copies in it that belong elsewhere by now.
+#[test]
+fn it_does_not_come_back_for_what_lies_in_it() {
+    let Some((main, other)) = two_worktrees() else { return };
+    main.jp(&["c", "rm", "--yes", "--promote", &id(ids::B)]).ok();
+    other.jp(&["c", "edit", &id(ids::A), "--local=true"]).ok();
+    assert_gone(&other, ids::B);
+    assert!(in_store(other.workspace(), &id(ids::C)).is_some());
+    other.jp(&["export", "--check"]).ok();
+}

@@ -71,9 +71,9 @@ impl Writer {
             let snapshot = self.store.snapshot()?;
             if std::mem::take(&mut may_have_leftovers) && self.has_leftovers(&snapshot)? {
                 // What was removed for good and has left a copy here is no part of the change: it must not come back with
-                // it, nor be in its way.
+                // it, nor be in its way. What lies in it and is not removed moves out first.
                 let mut op = self.begin()?;
-                op.drop_leftovers()?;
+                op.put_in_place()?;
                 op.finish()?;
                 continue;
             }
