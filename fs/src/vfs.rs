@@ -428,8 +428,8 @@ impl Vfs {
         self.outbox.send(news.collect());
     }
 
-    /// A file or a directory that changed gets another time than it was told to have before, even if it has the same: clocks of
-    /// filesystems tick slowly, and the kernel drops what it remembers of the content only when the time or the size is another.
+    /// A file that changed gets another time than it was told to have before, even if it has the same: clocks of filesystems
+    /// tick slowly, and the kernel drops what it remembers of the content only when the time or the size is another.
     fn shift(&self, stale: &[Stale]) {
         let mut shifts = self.shifts.lock();
         for stale in stale {

@@ -187,8 +187,7 @@ impl Vfs {
                 let attr = self.attr_at(&self.path(node)?)?;
                 let touched = self.touched.lock().get(node).copied().filter(|_| attr.kind == Kind::Dir);
                 let mtime = touched.map_or(attr.mtime, |touched| touched.max(attr.mtime));
-                let shifts = matches!(attr.kind, Kind::File | Kind::Dir);
-                let mtime = if shifts { mtime.saturating_add(self.shift_of(node)) } else { mtime };
+                let mtime = if attr.kind == Kind::File { mtime.saturating_add(self.shift_of(node)) } else { mtime };
                 let links = if matches!(node, Node::Orphan(_)) { 0 } else { attr.links };
                 Ok(Attr { mtime, ctime: mtime.max(attr.ctime), links, ..attr })
             }

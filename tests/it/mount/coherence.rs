@@ -245,25 +245,6 @@ fn made_here_and_then_taken_and_brought_back_elsewhere() {
     }
 }
 
-/// A directory that is made in the store, in one that was made through the mount a moment before, is listed.
-#[test]
-fn a_directory_made_elsewhere_in_one_made_here() {
-    let Some(m) = Mounted::new(User::Own, &[]) else { return };
-    let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout), m.stored(ids::D));
-    for round in 0..40 {
-        let (here, there) = (shown.join(format!("sub-{round}")), stored.join(format!("sub-{round}")));
-        fs::create_dir(&here).expect("made");
-        fs::write(here.join("c.tmp"), "c").expect("written");
-        fs::rename(here.join("c.tmp"), here.join("c.md")).expect("renamed");
-        let listed = || fs::read_dir(&here).expect("listed").count();
-        assert_eq!(listed(), 1, "{round}");
-        fs::create_dir(there.join("deep")).expect("made");
-        fs::write(there.join("deep/d.md"), "d").expect("written");
-        assert!(until(Duration::from_secs(10), || fs::read(here.join("deep/d.md")).is_ok()), "{round}: it is seen");
-        assert!(until(Duration::from_secs(10), || listed() == 2), "{round}: it is listed");
-    }
-}
-
 /// The events of a conversation as a mount shows them.
 #[track_caller]
 fn file(m: &Mounted, name: &str) -> PathBuf {
