@@ -1,4 +1,5 @@
-//! Tests of the whole, in one executable so that they are linked once and run side by side.
+//! Tests of the whole, in one executable so that they are linked once and run side by side. The hostile repositories are a second
+//! executable (`tests/hostile`): they use every processor, so they run alone.
 
 // What no program should have written, and what a system refuses.
 mod bad_input;
@@ -18,8 +19,6 @@ mod git;
 mod hand_edits;
 // What git runs before a commit.
 mod hooks;
-// Hostile repositories, stores and export targets.
-mod hostile;
 // Metadata that was read once need not be read again, and is never believed.
 mod index;
 // What loses its place keeps its bytes.
