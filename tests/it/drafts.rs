@@ -162,6 +162,35 @@ fn an_empty_draft_is_listed_and_goes() {
     assert_eq!(fs::read_to_string(dir(&m).join("events.json")).unwrap(), m.text(ids::D, "events.json"));
 }
 
+/// A power loss can leave an empty file in place of a draft. It is listed until it is dropped.
+#[test]
+fn a_draft_file_without_bytes_is_listed() {
+    let Some(m) = mounted() else { return };
+    save_broken(&m);
+    m.jp(&["status"]);
+    m.crash();
+    for path in on_disk(&m) {
+        fs::write(path, "").unwrap();
+    }
+    m.begin(&[]);
+    assert_eq!(m.log().matches("a draft cannot be read").count(), 2, "{}", m.log());
+    let found = m.status("drafts");
+    let told: Vec<_> = found.iter().map(|it| [&it["id"], &it["file"]]).collect();
+    assert_eq!(json!(told), json!([[ID, "events.json"], [ID, "metadata.json"]]), "{found:?}");
+    assert!(found.iter().all(|it| it["reason"].is_string()), "{found:?}");
+    doctor_names(&m, &[ID, ID]);
+    for file in ["events.json", "metadata.json"] {
+        assert_eq!(
+            fs::read_to_string(dir(&m).join(file)).unwrap(),
+            m.text(ids::D, file),
+            "the store's version is shown"
+        );
+    }
+    m.jp(&["draft", "drop", ID, "-y"]).ok();
+    assert_eq!(on_disk(&m), [] as [PathBuf; 0]);
+    all_is_well(&m, Then::Live);
+}
+
 /// A file that the store does not have goes with its draft.
 #[test]
 fn a_new_file_goes_with_its_draft() {

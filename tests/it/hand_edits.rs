@@ -206,3 +206,65 @@ fn what_does_not_parse_never_enters_the_store() {
     assert_eq!(fs::read_to_string(&path).expect("there"), broken, "somebody is in the middle of it");
     assert_ne!(stored(&main, ID)["title"], "a");
 }
+
+/// Gives the metadata in the workspace a time, syncs, and then edits the file without changing its time, size or inode, as
+/// happens if both fall into one tick of the clock that stamps files. Returns the age of the time when the sync took its stamp.
+#[track_caller]
+fn edit_with_the_same_stamp(main: &Workspace, from: &str, to: &str, time: i64) -> i64 {
+    set_mtime(&work_file(main, ID, META), time);
+    jp(main, &["export"]);
+    let state = fs::read_dir(main.silo().join("vfs")).expect("listed").flatten().map(|entry| entry.path());
+    let ledger = state.map(|dir| dir.join("projection.json")).find(|file| file.is_file()).expect("a ledger");
+    let taken =
+        json(&ledger)["conversations"][ID.trim_start_matches("jp-c")]["base"]["taken"].as_i64().expect("a time");
+    let file = work_file(main, ID, META);
+    assert_eq!((mtime(&file), from.len()), (time, to.len()));
+    rewrite(&file, from, to, 0);
+    taken - time
+}
+
+/// Edits a file several times with an unchanged stamp that was `about` this old when the sync took it. An edit of a file with a stamp
+/// older than `limit` may be missed.
+#[track_caller]
+fn assert_edits_are_seen(about: i64, limit: i64, stamp: impl Fn(i64) -> i64) {
+    let main = one();
+    let probe = main.env().root().join("probe");
+    let (mut delay, mut met) = (0, 0);
+    for round in 0..200 {
+        let (from, to) = if round % 2 == 0 { ("Upload", "Sample") } else { ("Sample", "Upload") };
+        // The clock that stamps files.
+        fs::write(&probe, "").expect("written");
+        let begun = mtime(&probe);
+        let time = stamp(begun + delay - about);
+        let age = edit_with_the_same_stamp(&main, from, to, time);
+        if age <= limit {
+            assert_eq!(
+                title(&main),
+                to,
+                "round {round}: an edit of a file whose stamp was {age} ns old when it was taken"
+            );
+            met += usize::from(age > limit / 4);
+        }
+        if met == 5 {
+            return;
+        }
+        // With another time every edit is seen.
+        set_mtime(&work_file(&main, ID, META), time + SECOND / 7);
+        jp(&main, &["export"]);
+        assert_eq!(title(&main), to);
+        delay = time + age - begun;
+    }
+    assert!(met > 0, "no sync was fast enough");
+}
+
+/// Kernels stamp files by a clock that ticks every 10 ms at the slowest.
+#[test]
+fn an_edit_within_a_tick_of_the_last_sync() {
+    assert_edits_are_seen(12_000_000, 18_000_000, |time| time | 1);
+}
+
+/// Some filesystems keep whole seconds, FAT every other one.
+#[test]
+fn an_edit_within_a_second_where_times_are_whole_seconds() {
+    assert_edits_are_seen(SECOND / 2, 2 * SECOND, |time| time / SECOND * SECOND);
+}

@@ -47,6 +47,8 @@ mod restored;
 mod rules;
 // Very many processes at once.
 mod stress;
+// When drafts and renamed files are synced to disk.
+mod synced;
 // Random operations on two mounts of one store.
 mod two_mounts;
 // The same by a user without rights.

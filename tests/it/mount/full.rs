@@ -140,3 +140,27 @@ fn a_draft_that_no_longer_fits_is_what_it_was() {
     check_shown(&m, "after a crash");
     drop(m);
 }
+
+/// An acknowledged save survives a crash of the daemon, also if it is kept as a draft.
+#[test]
+fn acknowledged_saves_on_a_full_store_survive_a_crash() {
+    for (what, script) in WAYS {
+        let Some((m, disk)) = on_small_disk(tmpfs) else { return };
+        put(&m, "new.json", &said("new", 200_000));
+        put(&m, "broken.json", &said("broken", 200_000)[..150_000]);
+        disk.fill();
+        let told = m.try_sh(script);
+        let shown = || m.sh("cat \"$D/events.json\" \"$D/metadata.json\"").stdout;
+        let before = shown();
+        m.crash();
+        disk.clear();
+        m.begin(&[]);
+        if told.code == 0 {
+            assert!(shown() == before, "{what}: acknowledged, and lost in the crash");
+        } else {
+            assert!(told.stderr.contains("No space left on device"), "{what}: {}", told.told());
+        }
+        check_shown(&m, what);
+        drop(m);
+    }
+}

@@ -9,10 +9,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use jp_tests::{Mounted, TestEnv, User, have, ids, until};
+use jp_tests::{Mounted, TestEnv, User, have, ids, skip, until};
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
+use nix::unistd::geteuid;
 
 use super::lines;
 
@@ -75,8 +76,8 @@ fn a_file_that_is_saved_again_and_again_stays_listed() {
     assert_eq!(fs::read_to_string(real).expect("a real file after the end"), "149");
 }
 
-/// Two readers of one directory in pieces. The first began before names were made, the second after; the kernel would let the
-/// second go on in what the first has left in its cache.
+/// Two readers of one directory in pieces. The first began before names were made or removed, the second after; the kernel would
+/// let the second go on in what the first has left in its cache.
 const READERS: &str = r#"
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -99,10 +100,10 @@ for round in range(12):
     first = os.open(".", os.O_RDONLY)
     for _ in range(round % 4 + 1):
         piece(first, 8192)
-    made = [f"round-{round}-{i}" for i in range(30)]
+    made = [f"round-{round}-{i}" for i in range(30 if sys.argv[2] == "make" else 0)]
     for name in made:
         open(name, "w").close()
-    removed = [f"file-{round * 10 + i}" for i in range(10)]
+    removed = [f"file-{round * 10 + i}" for i in range(10 if sys.argv[2] == "remove" else 0)]
     for name in removed:
         os.remove(name)
     second = os.open(".", os.O_RDONLY)
@@ -122,13 +123,53 @@ for round in range(12):
     os.close(second)
 "#;
 
-#[test]
-fn a_listing_has_what_was_made_before_it_was_opened() {
+#[track_caller]
+fn two_readers(act: &str) {
     for flags in [&[][..], &["--compat-open"]] {
         let Some(m) = Mounted::new(User::Own, flags).filter(|_| have(&["python3"])) else { return };
         super::put(&m, "readers.py", READERS);
-        m.sh("mkdir \"$D/sub\" && python3 \"$T/readers.py\" \"$D/sub\"");
+        m.sh(&format!("mkdir \"$D/sub\" && python3 \"$T/readers.py\" \"$D/sub\" {act}"));
     }
+}
+
+#[test]
+fn a_listing_has_what_was_made_before_it_was_opened() {
+    two_readers("make");
+}
+
+#[test]
+fn a_listing_has_nothing_that_was_removed_before_it_was_opened() {
+    two_readers("remove");
+}
+
+/// An entry that cannot be looked at, here the mount point of a daemon that died, is not left out of the listing.
+#[test]
+fn a_listing_fails_if_it_cannot_look_at_an_entry() {
+    if !geteuid().is_root() {
+        skip("only root can bind a directory");
+        return;
+    }
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let Some(dead) = Mounted::new(User::Own, &[]) else { return };
+    let sub = m.stored(ids::D).join("sub");
+    fs::create_dir_all(sub.join("dead")).expect("made");
+    fs::write(sub.join("file"), "x").expect("written");
+    let bound = Command::new("mount").arg("--bind").arg(dead.point()).arg(sub.join("dead")).status();
+    assert!(bound.is_ok_and(|status| status.success()), "cannot bind {}", sub.display());
+    dead.crash();
+    let errno = fs::metadata(sub.join("dead")).err().and_then(|error| error.raw_os_error());
+    assert_eq!(errno, Some(libc::ENOTCONN));
+    m.begin(&[]);
+    let told = m.try_sh("ls \"$D/sub\"");
+    assert!(told.code != 0 && told.stderr.contains("not connected"), "{}", told.told());
+    // Once it can be looked at again, it is listed.
+    let freed = Command::new("umount").arg("-l").arg(sub.join("dead")).status();
+    assert!(freed.is_ok_and(|status| status.success()), "cannot unmount {}", sub.display());
+    assert!(
+        until(LIMIT, || m.try_sh("ls \"$D/sub\"").stdout == "dead\nfile\n"),
+        "{}",
+        m.try_sh("ls \"$D/sub\"").told()
+    );
 }
 
 /// Reads by path while another process moves and removes the directories on the way. Nothing but `ENOENT` may be the answer.
@@ -226,9 +267,67 @@ fn modes_take_effect_or_are_refused() {
         let both = format!("{mode}\n{mode}\n");
         assert!(until(LIMIT, || modes("\"$A\" \"$A/conversations\"") == both), "{dir} does not follow");
     }
-    m.sh("cd \"$D\"; umask 022; mkdir d; : > d/f; rm -r d; umask 077; mkdir d; umask 027; mkdir e");
-    assert_eq!(lines(&modes("\"$D/d\" \"$D/e\"")), ["700", "750"]);
-    assert_eq!(m.sh("ls -A \"$D/d\"").stdout, "");
+}
+
+#[test]
+fn a_new_directory_has_the_mode_that_the_umask_leaves() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let modes = |paths: &str| m.sh(&format!("stat -c %a {paths}")).stdout;
+    m.sh("cd \"$D\"; umask 022; mkdir c; umask 077; mkdir d; umask 027; mkdir e");
+    assert_eq!(lines(&modes("\"$D/c\" \"$D/d\" \"$D/e\"")), ["700", "750", "755"]);
+    // One that was removed and is made again too. The store still has the removed one.
+    m.sh("cd \"$D\"; umask 022; mkdir again; : > again/file; rm -r again; umask 077; mkdir again");
+    assert_eq!(modes("\"$D/again\""), "700\n");
+    assert_eq!(m.sh("ls -A \"$D/again\"").stdout, "");
+    for (name, mode) in [("c", 0o755), ("d", 0o700), ("e", 0o750)] {
+        let stored = fs::metadata(m.stored(ids::D).join(name)).expect("stored");
+        assert_eq!(stored.permissions().mode() & 0o777, mode, "{name} in the store");
+    }
+}
+
+/// A conversation is its owner's alone until its mode is set.
+#[test]
+fn a_new_conversation_is_private_whatever_the_umask() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    for (umask, id) in [("077", 17_700_000_001_u64), ("027", 17_700_000_002), ("022", 17_700_000_003)] {
+        let mode = m.sh(&format!("umask {umask}; mkdir {id}-new; stat -c %a {id}-new")).stdout;
+        assert_eq!(mode, "700\n", "umask {umask}");
+    }
+}
+
+/// A file that another program makes under a name that a rename left is shown, and renames write nothing to the journal.
+#[test]
+fn a_rename_hides_nothing() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    m.sh("cd \"$D\"; echo mine > one; mkdir dir; echo mine > dir/file");
+    let journal = m.state().join("journal");
+    let before = fs::read_to_string(&journal).unwrap_or_default();
+    m.sh("cd \"$D\"; for i in $(seq 20); do mv one two; mv two one; mv dir other; mv other dir; done; mv one two; mv dir other");
+    assert_eq!(fs::read_to_string(&journal).unwrap_or_default(), before, "the journal grows with renames");
+    let stored = m.stored(ids::D);
+    fs::write(stored.join("one"), "theirs").expect("written");
+    fs::create_dir(stored.join("dir")).expect("made");
+    fs::write(stored.join("dir/file"), "theirs").expect("written");
+    let shown = || m.try_sh("cat \"$D/one\" \"$D/dir/file\"").stdout;
+    assert!(until(LIMIT, || shown() == "theirstheirs"), "the old names stay hidden: {}", m.sh("ls -R \"$D\"").stdout);
+}
+
+#[test]
+fn the_name_that_a_rename_left_is_free() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    m.sh("cd \"$D\"; echo mine > one; mv one two");
+    fs::write(m.stored(ids::D).join("one"), "theirs").expect("written");
+    let shown = || m.try_sh("cat \"$D/one\"").stdout == "theirs" && m.sh("ls \"$D\"").stdout.contains("one\n");
+    assert!(until(LIMIT, shown), "the old name stays hidden: {}", m.sh("ls \"$D\"").stdout);
+}
+
+#[test]
+fn a_removed_directory_stays_in_the_store() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    m.sh("cd \"$D\"; mkdir empty full; : > full/file; rmdir empty; rm -r full; test ! -e empty && test ! -e full");
+    for dir in ["empty", "full"] {
+        assert!(m.stored(ids::D).join(dir).is_dir(), "{dir} left the store with an rmdir in one worktree");
+    }
 }
 
 /// What is renamed in one worktree leaves its name to the others; what is removed in one stays in the store.

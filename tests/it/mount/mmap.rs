@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use jp_tests::{LIMIT, Mounted, Running, ids, wait_for};
+use jp_tests::{LIMIT, Mounted, Running, ids, until, wait_for};
 use serde_json::Value;
 
 use super::{everyone_with, put, said};
@@ -27,6 +27,17 @@ fn write(m: &Mounted, path: &str, old: &str, new: &str) {
     let told = m.sh(&format!("exec python3 \"$T/write.py\" \"{path}\" '{old}' '{new}'"));
     assert_eq!(told.stdout, "written\n", "{}", told.told());
 }
+
+/// The same without `msync`: the kernel writes the page back later, and reports an error to no process.
+const WRITE_UNSYNCED: &str = r#"
+import mmap, sys
+path, old, new = sys.argv[1], sys.argv[2].encode(), sys.argv[3].encode()
+file = open(path, "r+b")
+memory = mmap.mmap(file.fileno(), 0)
+at = memory.find(old)
+assert at >= 0 and len(old) == len(new)
+memory[at:at + len(new)] = new
+"#;
 
 /// Holds a conversation until its standard input is closed.
 #[track_caller]
@@ -77,6 +88,31 @@ fn what_is_held_waits_and_commits_by_itself() {
         wait_for("no draft", LIMIT, || m.status("drafts").is_empty());
         assert_eq!(m.status("conflicts"), [] as [Value; 0]);
         assert_eq!(m.sh("cat \"$D/events.json\"").stdout, written);
+        m.check_store();
+    });
+}
+
+/// The file shows what the store or a listed draft has.
+#[test]
+fn a_write_without_msync_to_a_held_conversation_becomes_a_draft() {
+    everyone_with(&["python3"], &[], |m| {
+        let document = said("riddle", 20_000);
+        put(m, "new.json", &document);
+        put(m, "write.py", WRITE_UNSYNCED);
+        m.sh("cat \"$T/new.json\" > \"$D/events.json\"");
+        let holder = hold(m, ids::D);
+        m.try_sh("python3 \"$T/write.py\" \"$D/events.json\" riddle RIDDLE; sync -f \"$D/events.json\"");
+        let written = document.replace("riddle", "RIDDLE");
+        let shown = || m.sh("cat \"$D/events.json\"").stdout;
+        let is_named = || m.status("drafts").len() == 1 && shown() == written;
+        assert!(
+            until(LIMIT, || is_named() || shown() == document),
+            "the file shows the write, and neither the store nor a draft has it"
+        );
+        assert!(is_named(), "the write is lost");
+        holder.finish().ok();
+        wait_for("the draft in the store", LIMIT, || m.text(ids::D, "events.json") == written);
+        wait_for("no draft", LIMIT, || m.status("drafts").is_empty());
         m.check_store();
     });
 }

@@ -146,3 +146,62 @@ fn temporaries_of_another_container_are_not_swept() {
     assert!(!temporary.exists(), "its maker is gone");
     m.check_store();
 }
+
+/// Runs a command in a container and stops it after its `nth` `fsync`, when a temporary file may be written but not yet renamed.
+/// It continues when the container's standard input is closed.
+#[track_caller]
+fn stopped_after_sync(m: &Mounted, nth: usize, command: &str) -> Running {
+    // Low process numbers are in use in every container, so they are used up first.
+    let script = format!(
+        "for i in $(seq 50); do /bin/true; done
+         strace -q -o \"$T/trace\" -e trace=fsync,fdatasync -e inject=fsync,fdatasync:signal=STOP:when={nth} {command} &
+         cat; kill -CONT -1 || true; wait $!"
+    );
+    contained(m, &script)
+}
+
+/// As [`temporaries_of_another_container_are_not_swept`], with temporary files that the program itself has made.
+#[test]
+fn a_stopped_command_in_another_container_keeps_its_temporaries() {
+    if !has_containers() || !have(&["strace"]) {
+        return;
+    }
+    let mut found = 0;
+    for nth in 1..20 {
+        let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+        m.jp(&["c", "edit", "--title", "Before", &format!("jp-c{}", ids::A)]).ok();
+        let mut inside = stopped_after_sync(&m, nth, "jp c edit --title Slow jp-c17528862001");
+        let trace = || fs::read_to_string(tmp(&m, "trace")).unwrap_or_default();
+        let has_ended = || trace().contains("+++ exited");
+        wait_for("a stop or the end", LIMIT, || trace().contains("stopped by SIGSTOP") || has_ended());
+        if has_ended() {
+            inside.finish().ok();
+            break;
+        }
+        assert!(inside.is_alive());
+        let dirs = [m.workspace().silo().join("vfs/tmp"), m.workspace().storage().join(".tmp")];
+        let list = || -> Vec<PathBuf> {
+            let all = dirs.iter().flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
+            let paths = all.map(|entry| entry.path());
+            // Owner records are not temporary files.
+            paths
+                .filter(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("owner-")))
+                .collect()
+        };
+        let before = list();
+        if before.is_empty() {
+            inside.finish().ok();
+            continue;
+        }
+        // It sweeps first. Then it may wait for a lock that the stopped command holds.
+        contained(&m, "JP_LOCK_DURATION=0 timeout 2 jp c edit --title Other jp-c17528832001").finish();
+        let after = list();
+        let swept: Vec<_> = before.iter().filter(|path| !after.contains(path)).collect();
+        assert!(swept.is_empty(), "swept while their owner lives: {swept:?}");
+        found += before.len();
+        inside.finish().ok();
+        assert_eq!(m.value(ids::D, "metadata.json")["title"], "Slow");
+        m.check_store();
+    }
+    assert!(found > 0, "the command was never stopped with a temporary file");
+}

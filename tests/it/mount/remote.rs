@@ -1,10 +1,12 @@
 //! A store on a filesystem that others change without this kernel hearing of it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use jp_tests::{LIMIT, Mounted, TestEnv, User, have, ids, wait_for};
+use jp_tests::{LIMIT, Mounted, TestEnv, User, copy_tree, have, ids, skip, wait_for};
+use nix::unistd::geteuid;
 
 /// A directory that is served by another program, gone when dropped.
 struct Served(PathBuf);
@@ -55,6 +57,39 @@ fn a_store_on_fuse_is_polled() {
         assert!(m.listed(ids::D).is_some());
         m.jp(&["unmount"]).ok();
     }
+}
+
+fn run(program: &str, args: &[&OsStr]) {
+    let status = Command::new(program).args(args).status();
+    assert!(status.is_ok_and(|status| status.success()), "{program} {args:?} fails");
+}
+
+/// The same where `bindfs` is missing. Another mount of `jp` serves the store, except for `vfs`, which needs a socket.
+#[test]
+fn a_store_on_another_mount_is_polled() {
+    if !geteuid().is_root() {
+        skip("only root can bind a directory");
+        return;
+    }
+    let Some(server) = Mounted::new(User::Own, &[]) else { return };
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let (silo, behind) = (m.workspace().silo(), server.stored(ids::D).join("store"));
+    copy_tree(&silo, &behind).expect("copied");
+    fs::create_dir_all(behind.join("vfs")).expect("made");
+    let served = server.point().join(server.stored(ids::D).file_name().expect("a name")).join("store");
+    wait_for("the store in the other mount", LIMIT, || {
+        served.join("conversations").is_dir() && served.join("vfs").is_dir()
+    });
+    run("mount", &["--bind".as_ref(), served.as_ref(), silo.as_ref()]);
+    run("mount", &["-t".as_ref(), "tmpfs".as_ref(), "jp-test".as_ref(), silo.join("vfs").as_ref()]);
+    m.begin(&[]);
+    let mount = &m.status("mounts")[0];
+    assert_eq!(mount["staleness"], "polling");
+    assert!(mount["why_polled"].as_str().is_some_and(|why| why.contains("FUSE")), "{mount}");
+    // The server's store changes, and no event comes of it in the store that it serves.
+    let name = m.stored(ids::C).file_name().expect("a name").to_owned();
+    fs::write(behind.join("conversations").join(name).join("notes.md"), "from elsewhere").expect("written");
+    wait_for("the change", LIMIT, || m.try_sh("cat \"$C/notes.md\"").stdout == "from elsewhere");
 }
 
 #[test]
