@@ -37,7 +37,7 @@ pub(crate) struct Job {
     pub(crate) what: What,
     /// Whether the exit code says if there is something to do.
     pub(crate) check: bool,
-    /// Whether only merge markers make the exit code 1.
+    /// Whether only merge markers make the exit code 1, and stdout names what is held too.
     pub(crate) for_commit: bool,
 }
 
@@ -127,6 +127,10 @@ impl Job {
         } else {
             for step in &outcome.steps {
                 ctx.ui.line(&step.line())?;
+            }
+            if self.for_commit {
+                let held: BTreeSet<_> = outcome.held.iter().filter_map(|left| left.id.as_deref()).collect();
+                held.into_iter().try_for_each(|id| ctx.ui.line(&format!("hold {}", clean(id))))?;
             }
         }
         ctx.ui.note(&outcome.summary(done));

@@ -46,7 +46,8 @@ impl Change {
             Self::Show(id) => {
                 let entry = ledger.entry(*id);
                 entry.intent = Projection::Projected;
-                (entry.never_projected, entry.made_local) = (false, false);
+                entry.never_projected = false;
+                entry.end_made_local();
             }
             Self::Hide(id) => {
                 let entry = ledger.entry(*id);

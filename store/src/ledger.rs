@@ -117,14 +117,23 @@ pub struct Entry {
     /// The user made it local in this worktree by a command, and has not shown it since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub made_local: bool,
+    /// What was beneath it when it was made local: all of that was hidden with it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub took_along: BTreeSet<ConversationId>,
 }
 
 impl Entry {
     /// Meant to be here or not, and nothing else known.
     pub fn new(intent: Projection) -> Self {
         let never_projected = intent == Projection::LocalOnly;
-        let (hidden, made_local) = (BTreeSet::new(), false);
-        Self { intent, base: None, hidden, left: None, first_seen: None, never_projected, made_local }
+        let (hidden, made_local, took_along) = (BTreeSet::new(), false, BTreeSet::new());
+        Self { intent, base: None, hidden, left: None, first_seen: None, never_projected, made_local, took_along }
+    }
+
+    /// The user does not keep it local here any more.
+    pub(crate) fn end_made_local(&mut self) {
+        self.made_local = false;
+        self.took_along.clear();
     }
 
     /// Shows files again. The copy may lack them, although nothing in its directories has changed since it was last looked
@@ -330,7 +339,8 @@ impl Ledger {
         let entry = self.entry(id);
         entry.first_seen = Some(FirstSeen::Unknown);
         entry.intent = Projection::Projected;
-        (entry.never_projected, entry.made_local) = (false, false);
+        entry.never_projected = false;
+        entry.end_made_local();
     }
 
     /// Forgets a conversation; `true` if it was known.
@@ -367,6 +377,7 @@ mod tests {
             first_seen: Some(FirstSeen::Held(HoldReason::Private)),
             never_projected: true,
             made_local: true,
+            took_along: [id].into(),
         };
         assert!(ledger.set(id, entry.clone()));
         assert!(!ledger.set(id, entry));

@@ -60,6 +60,8 @@ pub struct LockDir {
     primary: PathBuf,
     fallback: Option<PathBuf>,
     borrowed: PathBuf,
+    /// Whether `primary` lies in a project too.
+    in_project: bool,
     /// This process.
     actor: u32,
     /// The process it works for, usually itself.
@@ -115,7 +117,13 @@ impl LockDir {
     /// an ancestor are in `borrowed`. Nothing is made before a lock is taken.
     pub fn new(disk: Arc<dyn Disk>, primary: PathBuf, fallback: Option<PathBuf>, borrowed: PathBuf) -> Self {
         let actor = std::process::id();
-        Self { disk, processes: Arc::new(Proc), primary, fallback, borrowed, actor, caller: actor }
+        Self { disk, processes: Arc::new(Proc), primary, fallback, borrowed, in_project: false, actor, caller: actor }
+    }
+
+    /// The same locks, with `primary` in a project, as `fallback` always is: there a repository has files too, and a file
+    /// that is called as a lock may be somebody else's.
+    pub fn in_project(self) -> Self {
+        Self { in_project: true, ..self }
     }
 
     /// The same locks under another process table, as seen by process `me` of it.
@@ -186,13 +194,16 @@ impl LockDir {
         self.place(id, 0).ok().and_then(|(path, _)| self.holder_in(&path))
     }
 
-    /// All lock files, by id. Holders notice nothing, and names that are no lock's are passed over.
+    /// All lock files, by id. Holders notice nothing; names that are no lock's, and files that are none, are passed over.
     pub fn list(&self) -> Result<Vec<LockInfo>> {
         let mut found = Vec::new();
         for (id, level, path) in self.files(true)? {
             let Some(held) = file::is_locked(&*self.disk, &*self.processes, &path)? else {
                 continue;
             };
+            if !held && self.is_foreign(&path) {
+                continue;
+            }
             let state = if held { State::Held } else { State::Orphan };
             found.push(LockInfo { id, level, holder: self.holder_in(&path), path, state });
         }
@@ -211,10 +222,12 @@ impl LockDir {
                     continue;
                 }
             }
-            for entry in self.disk.list(dir).context("list", dir)? {
+            let mut entries = self.disk.list(dir).context("list", dir)?;
+            entries.sort();
+            for entry in entries {
                 let is_lock = entry.name.to_str().and_then(parse_name).is_some();
-                if is_lock && entry.kind != Kind::File {
-                    let path = dir.join(&entry.name);
+                let path = dir.join(&entry.name);
+                if is_lock && (entry.kind != Kind::File || self.is_foreign(&path)) {
                     found.push(Error::InTheWay { path, kind: entry.kind, wanted: LOCK_FILE });
                 }
             }
@@ -286,9 +299,40 @@ impl LockDir {
         if file::is_locked(&*self.disk, &*self.processes, path)? != Some(false) {
             return Ok(false);
         }
-        match file::take(&self.disk, path, Missing::Leave)? {
+        match self.take(path, Missing::Leave)? {
+            Taken::Free(lock, _) if lock.is_kept() => Ok(false),
             Taken::Free(lock, _) => lock.remove().map(|()| true),
             Taken::Busy(_) | Taken::Absent | Taken::Deleted => Ok(false),
+        }
+    }
+
+    /// Takes the lock on a file. One that is not a lock's is locked as any other, since that is the file at which other
+    /// programs look, and keeps its bytes and its name.
+    fn take(&self, path: &Path, missing: Missing) -> Result<Taken> {
+        let mut taken = file::take(&self.disk, path, missing)?;
+        if let Taken::Free(lock, _) = &mut taken
+            && self.is_foreign(path)
+        {
+            lock.keep();
+        }
+        Ok(taken)
+    }
+
+    /// Whether a file in a project has another content than a lock: then a repository or another program put it there.
+    fn is_foreign(&self, path: &Path) -> bool {
+        let dir = path.parent();
+        let shared = dir == self.fallback.as_deref() || self.in_project && dir == Some(&self.primary);
+        if !shared {
+            return false;
+        }
+        let is_lock = |size: u64| {
+            size == 0
+                || size <= Holder::LONGEST
+                    && self.disk.read(path).is_ok_and(|contents| Holder::is_text(&contents.bytes))
+        };
+        match self.disk.stat(path) {
+            Ok(stat) => !is_lock(stat.size),
+            Err(error) => !is_missing(&error),
         }
     }
 

@@ -267,8 +267,11 @@ impl Store {
 
     /// The locks.
     pub fn locks(&self) -> LockDir {
-        let fallback = (!self.layout.is_single_root()).then(|| self.layout.storage.join("locks"));
-        LockDir::new(self.around.disk.clone(), self.layout.store.locks(), fallback, self.layout.store.borrowed())
+        let is_single = self.layout.is_single_root();
+        let fallback = (!is_single).then(|| self.layout.storage.join("locks"));
+        let root = &self.layout.store;
+        let locks = LockDir::new(self.around.disk.clone(), root.locks(), fallback, root.borrowed());
+        if is_single { locks.in_project() } else { locks }
     }
 
     /// The session files.

@@ -4,7 +4,12 @@
 //! lives. Its temporaries carry the record's random token in their names. A temporary is removed by another process only
 //! if there is a record with its token and nobody holds that record's lock: a file that the user gave a similar name has
 //! no record, and a process in another container holds its lock whatever its process id means here.
+//!
+//! A record is named after the directory that it was made for. That directory may have another path by now, so a record
+//! with another name counts too where a temporary has its token: nobody else knows it.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +27,8 @@ use crate::scan::is_absent;
 const TEMPORARY: &str = "jp-tmp-";
 /// What the names of records begin with.
 const RECORD: &str = "owner-";
+/// Tells the store's own temporaries from those of worktrees.
+pub(crate) const IN_STORE: &str = "store";
 
 /// The temporaries of this process in one directory.
 #[derive(Debug)]
@@ -69,7 +76,7 @@ impl Temporaries {
         make_dirs(disk, &self.records, Access::Private)?;
         // Seeded by the system, and another one each time.
         let token = format!("{:016x}", RandomState::new().hash_one(0));
-        let record = self.records.join(format!("{RECORD}{}-{token}", self.key));
+        let record = self.record(&self.key, &token);
         let lock = FileLock::exclusive(disk, &record)?;
         Ok(Claim { token, record, _lock: lock })
     }
@@ -103,22 +110,41 @@ impl Temporaries {
         Ok(left)
     }
 
-    /// The records of this directory, with their tokens. Our own is none of them.
+    /// The records of this directory, with their tokens: those that were made for it, and others whose temporaries are in
+    /// it. Our own is none of them.
     fn records(&self, disk: &dyn Disk) -> Result<Vec<(PathBuf, String)>> {
         let ours = self.claim.lock().as_ref().map(|claim| claim.record.clone());
-        let start = format!("{RECORD}{}-", self.key);
-        let listed = entries(disk, &self.records)?.into_iter().filter_map(|entry| {
-            let token = entry.name.to_str()?.strip_prefix(&start)?.to_owned();
-            Some((self.records.join(&entry.name), token))
-        });
-        Ok(listed.filter(|(record, token)| !token.is_empty() && ours.as_ref() != Some(record)).collect())
+        let listed = entries(disk, &self.records)?;
+        let mut records: Vec<_> = listed.iter().filter_map(|entry| parse_record(&entry.name)).collect();
+        if records.iter().any(|(key, _)| *key != self.key) {
+            let here = entries(disk, &self.dir)?;
+            let tokens: BTreeSet<_> = here.iter().filter_map(|entry| token_of(&entry.name)).collect();
+            records.retain(|(key, token)| *key == self.key || tokens.contains(token));
+        }
+        let named = records.into_iter().map(|(key, token)| (self.record(key, token), token.to_owned()));
+        Ok(named.filter(|(record, _)| ours.as_ref() != Some(record)).collect())
+    }
+
+    fn record(&self, key: &str, token: &str) -> PathBuf {
+        self.records.join(format!("{RECORD}{key}-{token}"))
     }
 
     fn of_token(&self, disk: &dyn Disk, token: &str) -> Result<Vec<PathBuf>> {
-        let start = format!("{TEMPORARY}{token}-");
         let mut found = entries(disk, &self.dir)?;
-        found.retain(|entry| entry.name.as_encoded_bytes().starts_with(start.as_bytes()));
+        found.retain(|entry| token_of(&entry.name) == Some(token));
         Ok(found.into_iter().map(|entry| self.dir.join(entry.name)).collect())
+    }
+
+    /// The names in this directory that are records made for it, or temporaries of such a record.
+    pub(crate) fn own_names(&self, disk: &dyn Disk) -> Result<BTreeSet<OsString>> {
+        let mut names: Vec<_> = entries(disk, &self.dir)?.into_iter().map(|entry| entry.name).collect();
+        let records = names.iter().filter_map(|name| parse_record(name)).filter(|(key, _)| *key == self.key);
+        let tokens: BTreeSet<_> = records.map(|(_, token)| token.to_owned()).collect();
+        names.retain(|name| {
+            let is_record = parse_record(name).is_some_and(|(key, _)| key == self.key);
+            is_record || token_of(name).is_some_and(|token| tokens.contains(token))
+        });
+        Ok(names.into_iter().collect())
     }
 
     /// Gives the record up if none of its temporaries is there any more. What cannot be looked at stays recorded, for
@@ -131,4 +157,16 @@ impl Temporaries {
             tracing::debug!(%error, "a record of temporaries stays behind");
         }
     }
+}
+
+/// The key and the token of a record, by its name.
+fn parse_record(name: &OsStr) -> Option<(&str, &str)> {
+    let (key, token) = name.to_str()?.strip_prefix(RECORD)?.rsplit_once('-')?;
+    (!token.is_empty()).then_some((key, token))
+}
+
+/// The token of a temporary, by its name.
+fn token_of(name: &OsStr) -> Option<&str> {
+    let (token, _serial) = name.to_str()?.strip_prefix(TEMPORARY)?.rsplit_once('-')?;
+    (!token.is_empty()).then_some(token)
 }

@@ -144,17 +144,21 @@ pub(crate) fn exposure_with(ours: Option<Projection>, others: Exposure) -> Expos
     }
 }
 
+/// Where a conversation is exposed. `ours` is what this worktree remembers of it, `others` what the other ones say. What was
+/// made local here by a command is local, whatever others show; what was here and is only hidden is no secret.
+pub(crate) fn exposure_of(ours: Option<&Entry>, others: impl FnOnce() -> Result<Exposure>) -> Result<Exposure> {
+    match ours {
+        Some(entry) if entry.was_made_local() => Ok(Exposure::Local),
+        Some(entry) if !entry.was_never_here() => Ok(Exposure::Projected),
+        Some(_) | None => Ok(exposure_with(ours.map(|entry| entry.intent), others()?)),
+    }
+}
+
 impl Store {
     /// Whether a conversation was made local in this worktree by a command, or is local in every worktree that has a word
     /// about it and never was in this one. `ours` is what this worktree remembers of it.
     pub fn is_private(&self, id: ConversationId, ours: Option<&Entry>) -> Result<bool> {
-        if ours.is_some_and(Entry::was_made_local) {
-            return Ok(true);
-        }
-        if ours.is_some_and(|entry| !entry.was_never_here()) {
-            return Ok(false);
-        }
-        let others = OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id);
-        Ok(exposure_with(ours.map(|entry| entry.intent), others) == Exposure::Local)
+        let others = || Ok(OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id));
+        Ok(exposure_of(ours, others)? == Exposure::Local)
     }
 }

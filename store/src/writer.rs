@@ -70,7 +70,7 @@ use crate::scan::is_absent;
 use crate::session::{Mapping, Session};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::temporaries::Temporaries;
+use crate::temporaries::{IN_STORE, Temporaries};
 
 /// The store, ready to be changed.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl OfBothRoots {
         let in_work = |work: &WorkRoot| Temporaries::new(work.tmp(), records.clone(), &layout.worktree);
         Self {
             disk: store.around.disk.clone(),
-            store: Temporaries::new(records.clone(), records.clone(), "store"),
+            store: Temporaries::new(records.clone(), records.clone(), IN_STORE),
             work: layout.work.as_ref().map(in_work),
         }
     }
@@ -390,13 +390,16 @@ impl Writer {
         Some(Scratch::new(self.store.disk(), self.temporaries.work.as_ref()?, Access::Shared))
     }
 
+    /// Removes what dead processes left behind.
+    fn sweep(&self) -> Result<()> {
+        self.temporaries.all().try_for_each(|temporaries| temporaries.sweep(self.store.disk()))
+    }
+
     /// The silo, and scratch space without leftovers.
     fn prepare(&self) -> Result<()> {
         let (disk, layout) = (self.store.disk(), &self.store.layout);
         make_dirs(disk, &layout.store.conversations(), layout.store_access())?;
-        for temporaries in self.temporaries.all() {
-            temporaries.sweep(disk)?;
-        }
+        self.sweep()?;
         if layout.is_single_root() {
             // Our state lies inside the project here; it is nobody else's business.
             make_dirs(disk, &layout.store.vfs(), layout.store_access())?;

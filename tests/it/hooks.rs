@@ -395,6 +395,46 @@ fn a_commit_follows_what_moved() {
     assert_eq!(left, expected.concat());
 }
 
+/// What `jp export` names as held stays in the index as it is: changed, removed, moved, or a link by now. What lies in it
+/// and is not held is staged as ever.
+#[test]
+fn what_is_held_is_not_staged() {
+    let held = "17528832001-it's \"odd\"\n$(touch oops) :(top)*";
+    let path = |inner: &str| format!(".jp/conversations/{held}/{inner}");
+    let child = path("conversations/17528842001-child/events.json");
+    let archived = ".jp/conversations/.archive/17528852001/events.json".to_owned();
+    let other = ".jp/conversations/17528862001-other/events.json".to_owned();
+    let files = ["events.json", "metadata.json", "gone.md", "notes/[a].md"].map(path);
+    let mut all: Vec<_> = files.iter().map(|file| (file.as_str(), "old\n")).collect();
+    all.extend([(child.as_str(), "old\n"), (&archived, "old\n"), (&other, "old\n"), ("code", "1\n")]);
+    let it = Repository::prepared(&all);
+    it.put(".jp/conversations/17528832001-elsewhere/gone.md", "planted\n");
+    it.put("planted.sh", &format!("cd '.jp/conversations/{}'\n", held.replace('\'', "'\\''")));
+    it.fake_jp(
+        ". ./planted.sh
+         ln -sf /etc/hostname events.json; echo new > metadata.json; rm gone.md; echo new > 'notes/[a].md'
+         echo new > conversations/17528842001-child/events.json
+         cd ..; echo new > .archive/17528852001/events.json; echo new > 17528862001-other/events.json
+         printf 'copy 1-x\\nhold jp-c17528832001\\nhold jp-c17528852001\\nwrite hold jp-c17528862001\\n'",
+        0,
+    );
+    it.put("code", "2\n");
+    it.git(&["add", "code"]).ok();
+    it.git(&["commit", "--quiet", "--message=x"]).ok();
+    for file in files.iter().chain([&archived]) {
+        assert_eq!(it.committed(file).as_deref(), Some("old\n"), "{file}");
+    }
+    for file in [&child, &other] {
+        assert_eq!(it.committed(file).as_deref(), Some("new\n"), "{file}");
+    }
+    assert_eq!(it.tree().iter().filter(|path| path.contains("elsewhere")).count(), 0);
+    assert!(!it.root().join("oops").exists());
+    // What the user stages is the user's.
+    it.git(&["commit", "--quiet", "--all", "--message=x"]).ok();
+    assert_eq!(it.committed(&files[0]).as_deref(), Some("/etc/hostname"));
+    assert_eq!(it.tree().iter().filter(|path| path.contains("gone.md")).count(), 0);
+}
+
 #[test]
 fn the_exit_code_decides() {
     for (code, goes_on, said) in [
@@ -409,12 +449,15 @@ fn the_exit_code_decides() {
         let it = Repository::prepared(&[(&file, "old\n"), ("code", "1\n")]);
         it.put("code", "2\n");
         it.git(&["add", "code"]).ok();
-        it.fake_jp("echo data; echo the reason >&2", code);
+        it.fake_jp(&format!("echo new > {file}; echo data; echo the reason >&2"), code);
         let told = it.git(&["commit", "--quiet", "--message=x"]);
         assert_eq!(told.code == 0, goes_on, "{}", told.told());
         assert!(told.stderr.contains("the reason") && told.stderr.contains(said), "{}", told.told());
         assert!(!told.stderr.contains("data") && told.stdout.is_empty(), "{}", told.told());
         assert_eq!(it.committed("code").as_deref(), Some(if goes_on { "2\n" } else { "1\n" }));
+        // An export that failed says nothing of what may be staged.
+        let staged = if matches!(code, 0 | 3) { "new\n" } else { "old\n" };
+        assert_eq!(it.committed(&file).as_deref(), Some(staged), "{code}");
         it.git(&["commit", "--quiet", "--no-verify", "--allow-empty", "--message=x"]).ok();
         assert_eq!(it.committed("code").as_deref(), Some("2\n"));
     }

@@ -339,3 +339,80 @@ fn a_wait_for_an_internal_lock_is_reported() {
         jp(&main, &["c", "show", &id]);
     }
 }
+
+/// Files in the project's directory of locks that are called as locks and are none.
+const FOREIGN: [&str; 4] = ["tracked by somebody\n", r#"{"pid":7,"note":"mine"}"#, r#"{"pid":"seven"}"#, "[]"];
+
+#[test]
+fn a_file_of_the_project_with_the_name_of_a_lock_stays() {
+    for text in FOREIGN {
+        let main = workspace();
+        let ids = [new(&main, "A", &[]), "jp-c17000000001".to_owned()];
+        let dir = main.storage().join("locks");
+        fs::create_dir(&dir).expect("made");
+        let files = ids.clone().map(|id| dir.join(format!("{id}.lock")));
+        for file in &files {
+            fs::write(file, text).expect("written");
+        }
+        let before = Shot::of(&dir);
+        for args in [
+            &["c", "edit", &ids[0], "--title", "B"][..],
+            &["lock", "run", &ids[0], "--", "true"],
+            &["c", "new"],
+            &["export"],
+            &["gc"],
+            &["lock", "clear"],
+        ] {
+            jp(&main, args);
+            before.assert_same(&Shot::of(&dir));
+        }
+        main.jp(&["doctor", "--fix"]);
+        before.assert_same(&Shot::of(&dir));
+        let report = main.jp(&["doctor", "--json"]).fails_with(1);
+        let report: Value = serde_json::from_slice(&report.raw).expect("JSON");
+        let found = report["findings"].as_array().expect("an array");
+        let named: Vec<_> = found.iter().map(|finding| (&finding["path"], &finding["kind"])).collect();
+        let expected = files.clone().map(|file| (Value::from(file.display().to_string()), Value::from("in-the-way")));
+        assert_eq!(named, [(&expected[1].0, &expected[1].1), (&expected[0].0, &expected[0].1)]);
+        assert_eq!(main.jp(&["lock", "ls", "--json"]).json(), serde_json::json!([]));
+        // It is the file that other programs lock, all the same.
+        let mut flock = main.env().command(OsStr::new("flock"), main.root());
+        flock.args(["-n", "-o"]).arg(&files[0]).args(["sh", "-c", "echo x > held; cat"]);
+        let holder = Running::start(flock);
+        wait_for("flock(1)", LIMIT, || main.root().join("held").exists());
+        retitle(&main, &ids[0], "0").run().fails_with(3);
+        holder.finish().ok();
+        retitle(&main, &ids[0], "0").run().ok();
+        before.assert_same(&Shot::of(&dir));
+    }
+}
+
+#[test]
+fn a_lock_file_that_was_left_behind_in_the_project_goes() {
+    for text in ["", r#"{"pid":4194304,"session":"x","acquired_at":"2026-08-20T14:03:11.258319251+00:00"}"#] {
+        let main = workspace();
+        let dir = main.storage().join("locks");
+        fs::create_dir(&dir).expect("made");
+        fs::write(dir.join("jp-c17000000001.lock"), text).expect("written");
+        new(&main, "A", &[]);
+        assert_eq!(fs::read_dir(&dir).expect("listed").count(), 0, "{text:?}");
+    }
+}
+
+/// Without a home the project has the only locks.
+#[test]
+fn a_file_of_the_project_stays_where_the_project_is_the_store() {
+    let main = workspace();
+    let dir = main.storage().join("locks");
+    fs::create_dir(&dir).expect("made");
+    fs::write(dir.join("jp-c17000000001.lock"), FOREIGN[0]).expect("written");
+    fs::write(dir.join("jp-c17000000002.lock"), "").expect("written");
+    let homeless =
+        |args: &[&str]| main.call(args).no_var("HOME").no_var("JP_USER_DATA_DIR").no_var("XDG_DATA_HOME").run().ok();
+    let id = homeless(&["c", "new", "--title", "A"]).line().to_owned();
+    homeless(&["c", "edit", &id, "--title", "B"]);
+    homeless(&["lock", "clear"]);
+    let left = fs::read_dir(&dir).expect("listed").map(|entry| entry.expect("listed").file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["jp-c17000000001.lock"]);
+    assert_eq!(fs::read_to_string(dir.join("jp-c17000000001.lock")).expect("there"), FOREIGN[0]);
+}

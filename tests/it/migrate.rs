@@ -1,7 +1,7 @@
 //! Several silos of one workspace, left by older releases and by other worktrees, are read as one and become one.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jp_tests::{Running, Sample, Shot, Workspace, wait_for};
@@ -140,4 +140,108 @@ fn an_id_given_out_in_a_merged_silo_is_not_given_out_again() {
     fs::write(vfs.join("last-id"), "19999999999\n").expect("written");
     let id = crate::story::new(&main, "Next", &[]);
     assert_eq!(id, "jp-c20000000000");
+}
+
+/// What the worktrees of a store are called in it.
+#[track_caller]
+fn worktree_key(silo: &Path) -> String {
+    let listed = fs::read_dir(silo.join("vfs")).expect("listed").map(|entry| entry.expect("listed").path());
+    let mut keys = listed.filter(|path| path.join("projection.json").exists());
+    keys.next().and_then(|path| Some(path.file_name()?.to_str()?.to_owned())).expect("a worktree")
+}
+
+/// A temporary, a directory with a file in it.
+#[track_caller]
+fn temporary(dir: &Path, token: &str) -> PathBuf {
+    let path = dir.join(format!("jp-tmp-{token}-0"));
+    fs::create_dir_all(&path).expect("made");
+    fs::write(path.join("events.json"), "[").expect("written");
+    path
+}
+
+/// Temporaries that a process left behind in a silo and, by a record of that silo, in a worktree.
+#[test]
+fn recorded_temporaries_go_with_the_silo_and_others_stay() {
+    let main = scattered();
+    jp(&main, &["c", "new"]);
+    let key = worktree_key(&silo(&main, "main-otvo8"));
+    let sibling = silo(&main, "worktree-otvo8");
+    let (theirs, in_work) = (sibling.join("vfs/tmp"), main.storage().join("conversations/.tmp"));
+    fs::create_dir_all(&theirs).expect("made");
+    Sample::new(17_528_832_009).write_below(&sibling.join("conversations"));
+    let [ours, elsewhere] = ["00000000000000aa", "00000000000000bb"];
+    fs::write(theirs.join(format!("owner-store-{ours}")), "").expect("written");
+    fs::write(theirs.join(format!("owner-{key}-{elsewhere}")), "").expect("written");
+    let gone = [temporary(&theirs, ours), temporary(&in_work, elsewhere)];
+    fs::write(theirs.join("letter.txt"), "mine").expect("written");
+    temporary(&theirs, "00000000000000cc");
+    let unrecorded = temporary(&in_work, "00000000000000dd");
+    jp(&main, &["migrate"]);
+    assert!(!sibling.exists());
+    for gone in gone {
+        assert!(!gone.exists(), "{}", gone.display());
+    }
+    let tmp = silo(&main, "main-otvo8").join("vfs/tmp");
+    assert_eq!(fs::read_to_string(tmp.join("letter.txt")).expect("moved along"), "mine");
+    assert!(tmp.join("jp-tmp-00000000000000cc-0/events.json").exists(), "nothing says that it is ours");
+    assert!(unrecorded.join("events.json").exists(), "nothing says that it is ours");
+    let records = fs::read_dir(&tmp).expect("listed").map(|entry| entry.expect("listed").file_name());
+    assert_eq!(records.filter(|name| name.to_string_lossy().starts_with("owner-")).count(), 0);
+}
+
+/// What a process is making in a silo stays, and so does the silo. Its temporaries in a worktree stay by their record.
+#[test]
+fn temporaries_in_use_outlive_a_merge() {
+    let main = scattered();
+    jp(&main, &["c", "new"]);
+    let key = worktree_key(&silo(&main, "main-otvo8"));
+    let sibling = silo(&main, "worktree-otvo8");
+    let (theirs, in_work) = (sibling.join("vfs/tmp"), main.storage().join("conversations/.tmp"));
+    fs::create_dir_all(&theirs).expect("made");
+    Sample::new(17_528_832_009).write_below(&sibling.join("conversations"));
+    let [ours, elsewhere] = ["00000000000000aa", "00000000000000bb"];
+    let held = [format!("owner-store-{ours}"), format!("owner-{key}-{elsewhere}")].map(|name| {
+        let record = fs::File::create(theirs.join(name)).expect("made");
+        record.lock().expect("locked");
+        record
+    });
+    let made = [temporary(&theirs, ours), temporary(&in_work, elsewhere)];
+    main.jp(&["migrate"]).says("is merged later");
+    jp(&main, &["c", "new"]);
+    for made in &made {
+        assert!(made.join("events.json").exists(), "{}", made.display());
+    }
+    drop(held);
+    jp(&main, &["c", "new"]);
+    for made in &made {
+        assert!(!made.exists(), "{}", made.display());
+    }
+    assert!(!sibling.exists());
+}
+
+/// A project that was renamed has another key, and the records still have the former one.
+#[test]
+fn recorded_temporaries_of_a_renamed_project_are_swept() {
+    let main = workspace();
+    jp(&main, &["c", "new"]);
+    let silo = main.silo();
+    let key = worktree_key(&silo);
+    let record = |token: &str| fs::File::create(silo.join(format!("vfs/tmp/owner-{key}-{token}"))).expect("made");
+    let (dead, held) = ("00000000000000aa", "00000000000000bb");
+    record(dead);
+    let lock = record(held);
+    lock.lock().expect("locked");
+    let path = main.env().root().join("renamed");
+    fs::rename(main.root(), &path).expect("renamed");
+    let renamed = main.env().workspace("renamed");
+    let in_work = renamed.storage().join("conversations/.tmp");
+    let [gone, alive, unrecorded] = [dead, held, "00000000000000cc"].map(|token| temporary(&in_work, token));
+    assert!(renamed.jp(&["doctor"]).stdout.contains("jp-tmp-00000000000000aa-0"));
+    jp(&renamed, &["c", "new"]);
+    assert_eq!((gone.exists(), alive.exists(), unrecorded.exists()), (false, true, true));
+    drop(lock);
+    jp(&renamed, &["c", "new"]);
+    assert_eq!((gone.exists(), alive.exists(), unrecorded.exists()), (false, false, true));
+    let left = fs::read_dir(silo.join("vfs/tmp")).expect("listed").map(|entry| entry.expect("listed").file_name());
+    assert_eq!(left.filter(|name| name.to_string_lossy().contains(&key)).count(), 0);
 }

@@ -176,9 +176,9 @@ impl Run {
 
     fn show(&mut self, id: ConversationId) {
         self.log.push(format!("show {id}"));
-        self.writer().toggle(id, Projection::Projected, &Wait::none()).unwrap();
         let tree = self.model.tree(self.model.known[&id].archived);
         let up: Vec<_> = tree.ancestors(id).chain([id]).collect();
+        self.writer().toggle_with(id, Projection::Projected, &up, &Wait::none()).unwrap();
         self.model.hidden.retain(|hidden| !up.contains(hidden));
         let found = self.store.snapshot().unwrap().get(id).unwrap().clone();
         assert!(found.work.is_some(), "{id} is not shown");

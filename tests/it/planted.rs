@@ -1,6 +1,8 @@
 //! Copies that arrive in a worktree with the id of a conversation that the store has: by clones and checkouts of the real
 //! git, and planted by somebody who knows the id.
 
+// What lies beneath a private conversation does not show it.
+mod above;
 // Ordinary clones and worktrees: file times do not decide, and nothing is asked.
 mod clones;
 // What is held stays out of the store, and the store stays out of it.

@@ -46,7 +46,8 @@ pub(crate) struct Args {
     /// Change nothing; say what would be done.
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// Exit with 0 when something is held, unless it is a file with merge markers. For a git hook.
+    /// Exit with 0 when something is held, unless it is a file with merge markers, and print `hold ID` for each conversation
+    /// that is. For a git hook.
     #[arg(long, conflicts_with_all = ["check", "dry_run", "to"])]
     for_commit: bool,
     /// From now on, also write each conversation as text for people, or not.

@@ -29,7 +29,7 @@ impl LockDir {
         let mut lender = None;
         loop {
             let (path, missing) = self.place(id, level)?;
-            let (lock, opened) = match file::take(&self.disk, &path, missing)? {
+            let (lock, opened) = match self.take(&path, missing)? {
                 Taken::Absent | Taken::Deleted => return Ok(Attempt::Again),
                 Taken::Busy(opened) => {
                     *refused = Some(opened);

@@ -145,7 +145,7 @@ pub(super) fn take(disk: &Arc<dyn Disk>, path: &Path, missing: Missing) -> Resul
         return Ok(Taken::Deleted);
     }
     let (inode, left) = (opened.inode, opened.size);
-    let lock = Named { disk: Arc::clone(disk), path: path.to_owned(), inode, left, file: Some(file) };
+    let lock = Named { disk: Arc::clone(disk), path: path.to_owned(), inode, left, kept: false, file: Some(file) };
     Ok(Taken::Free(lock, opened))
 }
 
@@ -183,6 +183,8 @@ pub(super) struct Named {
     inode: Inode,
     /// The length of the text that the last holder left behind.
     left: u64,
+    /// Whether the file is somebody else's, and so is neither written nor removed.
+    kept: bool,
     /// `None` once let go.
     file: Option<File>,
 }
@@ -197,9 +199,18 @@ impl Named {
         is_at(&*self.disk, &self.path, self.inode).unwrap_or(false)
     }
 
+    /// Leaves the file as it is, and where it is.
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
     /// Replaces the text. It only serves people, so a failure is no reason to give up the lock.
     pub(super) fn describe(&self, text: &[u8]) {
-        let Some(file) = self.file.as_ref() else {
+        let Some(file) = self.file.as_ref().filter(|_| !self.kept) else {
             return;
         };
         // Nearly always it is empty, and to empty it again would make some filesystems write it out when it is closed.
@@ -222,6 +233,7 @@ impl Named {
         // The name goes first. Whoever waits on this inode then gets a lock without a name, notices, and opens the
         // path again; the other way round the name might be that of their lock.
         let removed = match is_at(&*self.disk, &self.path, self.inode) {
+            Ok(true) if self.kept => Ok(()),
             Ok(true) => self.disk.remove_file(&self.path),
             Ok(false) => Ok(()),
             Err(error) => Err(error),

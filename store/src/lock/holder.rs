@@ -20,6 +20,21 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// No text of a lock file is longer.
+    pub(super) const LONGEST: u64 = 64 * 1024;
+
+    /// Whether this is the text of a lock file and nothing else.
+    pub(super) fn is_text(text: &[u8]) -> bool {
+        let Ok(Value::Object(object)) = serde_json::from_slice(text) else {
+            return text.is_empty();
+        };
+        object.iter().all(|(key, value)| match key.as_str() {
+            "pid" => value.is_u64(),
+            "session" | "acquired_at" => value.is_string(),
+            _ => false,
+        })
+    }
+
     /// Reads the text of a lock file. Parts that make no sense are unknown; no JSON object at all is `None`.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let Ok(Value::Object(object)) = serde_json::from_slice(text) else {

@@ -17,6 +17,7 @@ use crate::presence::StoragePresence;
 use crate::removed;
 use crate::session::Mapping;
 use crate::sighting::Roots;
+use crate::temporaries::{IN_STORE, Temporaries};
 
 /// What a migration did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,6 +117,8 @@ impl Writer {
                 self.store.layout.siblings.push(sibling);
             }
         }
+        // By records that the silos had.
+        self.sweep()?;
         Ok(migrated)
     }
 
@@ -275,7 +278,8 @@ impl Writer {
         locks.clear_orphans()?;
         self.merge_last_id(sibling)?;
         self.merge_removed(sibling)?;
-        let passing = ["tmp", "borrowed", "tree.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
+        self.merge_temporaries(sibling)?;
+        let passing = ["tree.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
         for name in passing {
             let path = sibling.vfs().join(name);
             remove_tree(disk, &path)?;
@@ -283,13 +287,27 @@ impl Writer {
         let kept_whole = [CONVERSATIONS, "locks", "sessions", "storage", "vfs"];
         for (from, to, except) in [
             (sibling.dir.clone(), ours.dir.clone(), &kept_whole[..]),
-            (sibling.vfs(), ours.vfs(), &["conflicts"][..]),
+            (sibling.vfs(), ours.vfs(), &["conflicts", "tmp", "borrowed"][..]),
             (sibling.conflicts(), ours.conflicts(), &[][..]),
         ] {
             let entries = entries(disk, &from)?;
             for entry in entries.iter().filter(|entry| !except.iter().any(|name| entry.name == *name)) {
                 self.move_beside(&from.join(&entry.name), &to.join(&entry.name))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Sweeps the temporaries of a silo, and takes over the records of those that lie in worktrees. What a process is
+    /// making right now stays, and the silo with it. What has no record moves along.
+    fn merge_temporaries(&self, sibling: &StoreRoot) -> Result<()> {
+        let (disk, from, to) = (self.store.disk(), sibling.tmp(), self.store.layout.store.tmp());
+        let theirs = Temporaries::new(from.clone(), from.clone(), IN_STORE);
+        theirs.sweep(disk)?;
+        let in_use = theirs.own_names(disk)?;
+        for entry in entries(disk, &from)?.iter().filter(|entry| !in_use.contains(&entry.name)) {
+            // A lock on a record is one on the file, whatever its name.
+            self.move_beside(&from.join(&entry.name), &to.join(&entry.name))?;
         }
         Ok(())
     }

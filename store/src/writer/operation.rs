@@ -176,7 +176,9 @@ impl Operation<'_> {
         let entry = self.snapshot.ledger.entry(id);
         (entry.intent, entry.base) = (intent, base);
         entry.never_projected &= intent == Projection::LocalOnly && base.is_none() && !is_here;
-        entry.made_local &= intent == Projection::LocalOnly;
+        if intent != Projection::LocalOnly {
+            entry.end_made_local();
+        }
         if base.is_none() {
             entry.left = None;
         }
@@ -185,7 +187,7 @@ impl Operation<'_> {
     /// Remembers that the user does not keep a conversation local here any more.
     pub(super) fn show_by_command(&mut self, id: ConversationId) {
         if let Some(entry) = self.snapshot.ledger.get_mut(id) {
-            entry.made_local = false;
+            entry.end_made_local();
         }
     }
 

@@ -1,15 +1,18 @@
 //! Shows conversations in this worktree, or hides them from it. Nothing leaves the store either way.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 
 use super::Writer;
 use crate::error::{Error, Result};
 use crate::files::exists;
 use crate::id::ConversationId;
+use crate::join::Exposure;
 use crate::lock::Wait;
 use crate::presence::Projection;
 use crate::reconcile::Root;
 use crate::snapshot::Snapshot;
+use crate::worktrees::{OtherWorktrees, exposure_of};
 
 /// What a toggle changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +29,23 @@ impl Writer {
     /// Shows a conversation here, ancestors first, with the descendants that are meant to be here; or hides it with its
     /// whole subtree.
     pub fn toggle(&self, id: ConversationId, projection: Projection, wait: &Wait<'_>) -> Result<Toggled> {
+        self.toggle_with(id, projection, &[], wait)
+    }
+
+    /// The same. Of its ancestors these may be shown although they are private: the user named them too.
+    pub fn toggle_with(
+        &self,
+        id: ConversationId,
+        projection: Projection,
+        named: &[ConversationId],
+        wait: &Wait<'_>,
+    ) -> Result<Toggled> {
         if self.store.layout.is_single_root() {
             return Err(Error::Refused("there is no user-local storage, so nothing can be local".to_owned()));
         }
         match projection {
             Projection::LocalOnly => self.hide(id, wait),
-            Projection::Projected => self.show(id, wait),
+            Projection::Projected => self.show(id, named, wait),
         }
     }
 
@@ -73,17 +87,22 @@ impl Writer {
             }
         }
         // From now on a copy of it was put there by somebody else.
-        op.ledger_mut().entry(id).made_local = true;
+        let entry = op.ledger_mut().entry(id);
+        entry.made_local = true;
+        if changed {
+            entry.took_along = subtree.into_iter().filter(|&below| below != id).collect();
+        }
         op.finish()?;
         Ok(Toggled { changed, ancestors: Vec::new(), descendants })
     }
 
-    fn show(&self, id: ConversationId, wait: &Wait<'_>) -> Result<Toggled> {
+    fn show(&self, id: ConversationId, named: &[ConversationId], wait: &Wait<'_>) -> Result<Toggled> {
         let (guards, mut op) = self.begin_locked(false, wait, |snapshot| {
             let top = topmost_hidden(snapshot, id)?;
             let tree = snapshot.tree(snapshot.find(id)?.partition);
             Ok(tree.descendants(top).into_iter().chain([top]).chain(tree.ancestors(id)).collect())
         })?;
+        self.check_ancestors(op.snapshot(), id, named)?;
         let top = topmost_hidden(op.snapshot(), id)?;
         let tree = op.snapshot().tree(op.snapshot().find(id)?.partition);
         let ancestors: BTreeSet<_> = tree.ancestors(id).collect();
@@ -128,6 +147,41 @@ impl Writer {
         op.tidy_work()?;
         op.finish()?;
         Ok(toggled)
+    }
+}
+
+impl Writer {
+    /// Refuses to show private conversations for the sake of one beneath them: where that hangs may be the word of
+    /// whoever planted it.
+    fn check_ancestors(&self, snapshot: &Snapshot, id: ConversationId, named: &[ConversationId]) -> Result<()> {
+        let others: OnceCell<OtherWorktrees> = OnceCell::new();
+        let mut private = Vec::new();
+        for above in snapshot.tree(snapshot.find(id)?.partition).ancestors(id) {
+            let ours = snapshot.ledger.get(above);
+            let took_along = ours.is_some_and(|entry| entry.took_along.contains(&id));
+            if snapshot.is_shown(above) || took_along || named.contains(&above) {
+                continue;
+            }
+            let elsewhere = || match others.get() {
+                Some(read) => Ok(read.exposure(above)),
+                None => {
+                    let read = OtherWorktrees::read(self.store.disk(), &self.store.layout)?;
+                    Ok(others.get_or_init(|| read).exposure(above))
+                }
+            };
+            // What no worktree has a word about may be private all the same: other programs write none.
+            if exposure_of(ours, elsewhere)? != Exposure::Projected {
+                private.push(above.to_string());
+            }
+        }
+        if private.is_empty() {
+            return Ok(());
+        }
+        let all = private.join(" ");
+        Err(Error::Refused(format!(
+            "{id} lies beneath what is private: {all}. To show that too, where git can commit it: `jp c edit --local=false {all} \
+             {id}`; to show {id} alone, make it a root first: `jp c mv {id} --root`"
+        )))
     }
 }
 

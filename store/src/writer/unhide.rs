@@ -70,7 +70,7 @@ impl Writer {
             }
         }
         let mut unhidden = Unhidden::default();
-        if !snapshot.is_shown(id) || !snapshot.is_visible(id) {
+        if !snapshot.is_shown(id) || files.is_empty() && !snapshot.is_visible(id) {
             unhidden.toggled = self.toggle(id, Projection::Projected, wait)?;
         }
         let guard = self.lock(id, wait)?;

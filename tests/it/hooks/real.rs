@@ -118,6 +118,61 @@ fn what_is_held_does_not_stop_it() {
     pair.assert_committed(&id);
 }
 
+/// The files of what is held stay in the commit as they were: a link, a file that does not parse, and what somebody wrote
+/// into a planted copy.
+#[test]
+fn what_is_held_is_committed_as_it_was() {
+    let (pair, id) = Pair::new();
+    let private = new(&pair.it.work, "Private", &["--local"]);
+    let [linked, broken] = ["Linked", "Broken"].map(|title| new(&pair.it.work, title, &[]));
+    let planted = pair.it.root().join(format!(".jp/conversations/{}-planted", &private[4..]));
+    fs::create_dir(&planted).expect("made");
+    for (name, text) in [("metadata.json", r#"{"last_activated_at": "2025-07-19T00:00:00Z"}"#), ("events.json", "[]")] {
+        fs::write(planted.join(name), text).expect("written");
+    }
+    pair.it.git(&["add", "--all"]).ok();
+    pair.commit().ok();
+    let files = [
+        work_file(&pair.it.work, &linked, "events.json"),
+        work_file(&pair.it.work, &broken, "events.json"),
+        planted.join("events.json"),
+    ];
+    let path = |file: &Path| file.strip_prefix(pair.it.root()).expect("beneath").to_str().expect("UTF-8").to_owned();
+    let entries = |it: &Repository| files.clone().map(|file| it.git(&["ls-tree", "HEAD", &path(&file)]).ok().stdout);
+    let before = entries(&pair.it);
+    fs::remove_file(&files[0]).expect("removed");
+    symlink("/etc/hostname", &files[0]).expect("linked");
+    fs::write(&files[1], "[ not JSON").expect("written");
+    fs::write(&files[2], r#"[{"content": "new"}]"#).expect("written");
+    pair.other.jp(&["c", "edit", &id, "--title", "Second title"]).ok();
+    let told = pair.commit().ok();
+    assert!(told.stderr.contains("symbolic link") && told.stderr.contains(&private), "{}", told.told());
+    assert_eq!(entries(&pair.it), before);
+    pair.assert_committed(&id);
+    // What is mended is staged with the next commit.
+    fs::remove_file(&files[0]).expect("removed");
+    pair.it.jp(&["c", "edit", &linked, "--title", "Mended"]).ok();
+    pair.commit().ok();
+    pair.assert_committed(&linked);
+}
+
+/// A link in the place of all conversations takes none out of the commit.
+#[test]
+fn a_failed_export_stages_nothing() {
+    let (pair, id) = Pair::new();
+    let (shown, away) = (pair.it.root().join(".jp/conversations"), pair.it.env.root().join("away"));
+    fs::rename(&shown, &away).expect("moved");
+    symlink(&away, &shown).expect("linked");
+    let before = pair.it.tree();
+    let told = pair.commit().ok();
+    assert!(told.stderr.contains("symbolic link"), "{}", told.told());
+    assert_eq!(pair.it.tree(), before);
+    fs::remove_file(&shown).expect("removed");
+    fs::rename(&away, &shown).expect("moved");
+    pair.commit().ok();
+    pair.assert_committed(&id);
+}
+
 #[test]
 fn what_is_in_use_does_not_stop_it() {
     let (pair, id) = Pair::new();

@@ -25,7 +25,7 @@ use crate::target::Targets;
 /// leaves behind is never lost: text that is not sound can be mended, or is kept and its place told.
 ///
 /// `--local` hides a conversation from this worktree with everything beneath it, or shows it again with everything above
-/// it; the store has it either way.
+/// it; the store has it either way. What is private above it has to be named too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -120,7 +120,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let (edited, exit) = change(ctx, &view.store, |change| {
         change.each(&ids, |id| {
             if !by_hand {
-                return args.properties.apply(ctx, change, id);
+                return args.properties.apply(ctx, change, id, &ids);
             }
             let files = files::edit(ctx, change, id, &wanted)?;
             ctx.ui.note(&match files.as_slice() {
@@ -145,7 +145,14 @@ impl Properties {
         self.pin.is_some() || self.tmp.is_some() || self.no_tmp || self.title.is_some() || self.no_title
     }
 
-    fn apply(&self, ctx: &Ctx<'_>, change: &Change<'_>, id: ConversationId) -> Result<Edited> {
+    /// `named` are all conversations that the user named.
+    fn apply(
+        &self,
+        ctx: &Ctx<'_>,
+        change: &Change<'_>,
+        id: ConversationId,
+        named: &[ConversationId],
+    ) -> Result<Edited> {
         let mut files = Vec::new();
         if self.changes_metadata() {
             let now = ctx.env.now();
@@ -162,7 +169,7 @@ impl Properties {
         let mut edited = Edited { id: id.to_string(), changed: !files.is_empty(), files, local: None };
         if let Some(local) = self.local {
             // Its locks are its own, on this one and on all that come along; ours is let go of by now.
-            let (local, toggled) = toggle(change, id, local)?;
+            let (local, toggled) = toggle(change, id, local, named)?;
             tell(ctx, id, local, &toggled);
             let names = |ids: &[ConversationId]| ids.iter().map(ToString::to_string).collect();
             edited.changed |= toggled.changed;
@@ -193,13 +200,19 @@ impl Properties {
     }
 }
 
-fn toggle(change: &Change<'_>, id: ConversationId, local: Option<bool>) -> Result<(bool, Toggled)> {
-    let local = match local {
-        Some(local) => local,
-        None => change.writer.store().snapshot()?.is_shown(id),
+fn toggle(
+    change: &Change<'_>,
+    id: ConversationId,
+    local: Option<bool>,
+    named: &[ConversationId],
+) -> Result<(bool, Toggled)> {
+    let (local, named) = match local {
+        Some(local) => (local, named),
+        // The others that are named become the opposite of what they are.
+        None => (change.writer.store().snapshot()?.is_shown(id), &[][..]),
     };
     let projection = if local { Projection::LocalOnly } else { Projection::Projected };
-    let toggled = change.patiently(|writer, wait| writer.toggle(id, projection, wait))?;
+    let toggled = change.patiently(|writer, wait| writer.toggle_with(id, projection, named, wait))?;
     Ok((local, toggled))
 }
 

@@ -15,8 +15,8 @@ use crate::ui::clean;
 /// Show a conversation or its files in this worktree again.
 ///
 /// Removing a file or a directory in a mount hides it in this worktree; the store keeps it. Without FILE this shows the
-/// conversation, with everything above it and what was hidden with it, and all of its hidden files. With FILE it shows these
-/// files again. `jp c show ID` lists what is hidden.
+/// conversation, with everything above it and what was hidden with it, and all of its hidden files. It stops if something above
+/// it is private. With FILE it shows these files again. `jp c show ID` lists what is hidden.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

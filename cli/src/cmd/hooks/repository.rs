@@ -23,7 +23,7 @@ const MARKER: &str = "# jp hook: pre-commit, version ";
 const LONGEST_HOOK: u64 = 1 << 20;
 
 /// Every text that was installed before this one. A new version adds the one it replaces.
-const FORMER: &[&str] = &[include_str!("former/pre-commit-1")];
+const FORMER: &[&str] = &[include_str!("former/pre-commit-1"), include_str!("former/pre-commit-2")];
 
 /// The repository that a project is in.
 pub(super) struct Repository {
