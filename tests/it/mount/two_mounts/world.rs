@@ -165,11 +165,13 @@ impl World {
         }
         let mut listed = BTreeSet::new();
         for (id, name) in touched.files.iter().filter(|(id, _)| model.is_visible(w, *id)) {
-            let dir = name.rsplit_once('/').map_or("", |(dir, _)| dir);
-            if listed.insert((*id, dir))
-                && let Some(told) = directory(model, w, &top, *id, dir)
-            {
-                return Some(told);
+            // Whoever makes a file may make the directories that it lies in.
+            for dir in name.match_indices('/').map(|(at, _)| &name[..at]).chain([""]) {
+                if listed.insert((*id, dir))
+                    && let Some(told) = directory(model, w, &top, *id, dir)
+                {
+                    return Some(told);
+                }
             }
             if let Some(told) = file(model, w, &top, *id, name) {
                 return Some(told);
