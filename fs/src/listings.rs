@@ -5,7 +5,8 @@
 //! changed since. Readers that began before and after a change have no position in common, so it cannot.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ use crate::vfs::Attr;
 
 /// How many listings are kept.
 const KEPT: usize = 16;
+/// Of how many directories it is known what the kernel was given.
+const GIVEN: usize = 10_000;
 /// The versions of how many directories are told apart.
 const VERSIONS: usize = 10_000;
 /// How many versions a position can tell apart. The kernel takes a position for a signed number.
@@ -71,6 +74,9 @@ impl Listing {
 #[derive(Debug)]
 pub struct Listings {
     taken: LruCache<u64, Taken>,
+    given: LruCache<u64, Given>,
+    /// Some of what was given is not known any more.
+    is_given_forgotten: bool,
     /// How many changes there were before the last one of each directory.
     versions: HashMap<Node, u64>,
     /// The version of a directory that is not among these.
@@ -85,10 +91,35 @@ struct Taken {
     names: Arc<Vec<Listed>>,
 }
 
+/// What the kernel was given of a directory, and may have cached.
+#[derive(Debug, Default)]
+struct Given {
+    /// How many are taking a listing to give.
+    taking: usize,
+    names: GivenNames,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum GivenNames {
+    #[default]
+    None,
+    /// Every listing had these: their hashes, in order.
+    Same(Vec<u64>),
+    /// It may have cached one or the other.
+    Different,
+}
+
 impl Default for Listings {
     fn default() -> Self {
-        let taken = LruCache::new(NonZeroUsize::new(KEPT).unwrap_or(NonZeroUsize::MIN));
-        Self { taken, versions: HashMap::new(), unchanged: 0, changes: 0 }
+        let cache = |size| NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            taken: LruCache::new(cache(KEPT)),
+            given: LruCache::new(cache(GIVEN)),
+            is_given_forgotten: false,
+            versions: HashMap::new(),
+            unchanged: 0,
+            changes: 0,
+        }
     }
 }
 
@@ -126,6 +157,57 @@ impl Listings {
         self.taken.put(number, Taken { node: dir.clone(), version, names: names.clone() });
         names
     }
+
+    /// A listing is about to be taken, to be given to the kernel.
+    pub fn begin_to_give(&mut self, number: u64) {
+        self.is_given_forgotten |= self.given.len() >= GIVEN && !self.given.contains(&number);
+        self.given.get_or_insert_mut(number, Given::default).taking += 1;
+    }
+
+    /// It was taken; `None` if it could not be.
+    pub fn give(&mut self, number: u64, names: Option<&[Listed]>) {
+        let Some(given) = self.given.peek_mut(&number) else { return };
+        given.taking = given.taking.saturating_sub(1);
+        let Some(names) = names else { return };
+        let mut hashes: Vec<u64> = names.iter().map(|listed| hash(&listed.name)).collect();
+        hashes.sort_unstable();
+        let names = GivenNames::Same(hashes);
+        let is_first = given.names == GivenNames::None;
+        given.names = if is_first || given.names == names { names } else { GivenNames::Different };
+    }
+
+    /// A listing was given without one of its names.
+    pub fn gave_less(&mut self, number: u64) {
+        if let Some(given) = self.given.peek_mut(&number) {
+            given.names = GivenNames::Different;
+        }
+    }
+
+    /// The kernel uses none any more of those that it was given so far: it changed a name itself, or the directory has another
+    /// time.
+    pub fn drop_given(&mut self, number: u64) {
+        if self.given.peek(&number).is_some_and(|given| given.taking == 0) {
+            self.given.pop(&number);
+        }
+    }
+
+    /// Whether the kernel may use a listing of a directory that is wrong about this name.
+    pub fn is_given_wrong(&self, number: u64, name: &OsStr, is_there: bool) -> bool {
+        match self.given.peek(&number) {
+            Some(Given { taking: 0, names: GivenNames::None }) => false,
+            Some(Given { taking: 0, names: GivenNames::Same(names) }) => {
+                names.binary_search(&hash(name)).is_ok() != is_there
+            }
+            Some(_) => true,
+            None => self.is_given_forgotten,
+        }
+    }
+}
+
+fn hash(name: &OsStr) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -166,6 +248,49 @@ mod tests {
         listings.changed(&dir("d"));
         listings.put(7, &dir("d"), version, names(&[(3, "a")]));
         assert!(listings.get(7, &dir("d")).is_none());
+    }
+
+    #[test]
+    fn a_given_listing_is_wrong_about_what_came_or_went_since() {
+        let mut listings = Listings::default();
+        let wrong = |listings: &Listings, name: &str, is_there| listings.is_given_wrong(7, OsStr::new(name), is_there);
+        let give = |listings: &mut Listings, of: &[(u64, &str)]| {
+            listings.begin_to_give(7);
+            listings.give(7, Some(&names(of)));
+        };
+        assert!(!wrong(&listings, "a", true), "the kernel has none");
+        // It is taken, and may or may not have the name.
+        listings.begin_to_give(7);
+        assert!(wrong(&listings, "a", true) && wrong(&listings, "a", false));
+        listings.give(7, Some(&names(&[(3, "a")])));
+        give(&mut listings, &[(3, "a")]);
+        assert!(!wrong(&listings, "a", true) && wrong(&listings, "a", false));
+        assert!(!wrong(&listings, "b", false) && wrong(&listings, "b", true));
+        // Two that differ: the kernel may have cached either.
+        give(&mut listings, &[(3, "a"), (4, "b")]);
+        assert!(wrong(&listings, "b", true) && wrong(&listings, "b", false));
+        listings.drop_given(7);
+        assert!(!wrong(&listings, "b", true));
+        // One of its names was gone by the time it was given.
+        give(&mut listings, &[(3, "a"), (4, "b")]);
+        listings.gave_less(7);
+        assert!(wrong(&listings, "b", true));
+        // One that could not be taken is none.
+        listings.drop_given(7);
+        listings.begin_to_give(7);
+        listings.give(7, None);
+        assert!(!wrong(&listings, "b", true));
+    }
+
+    #[test]
+    fn a_given_listing_that_was_forgotten_may_be_wrong() {
+        let mut listings = Listings::default();
+        for number in 0..=GIVEN as u64 {
+            listings.begin_to_give(number);
+            listings.give(number, Some(&[]));
+        }
+        assert!(listings.is_given_wrong(0, OsStr::new("a"), false));
+        assert!(!listings.is_given_wrong(1, OsStr::new("a"), false));
     }
 
     #[test]

@@ -393,9 +393,15 @@ impl Vfs {
 
     /// A directory has changed now.
     fn touch(&self, dir: &Node) {
+        let number = self.known(dir);
+        let mut listings = self.listings.lock();
+        listings.changed(dir);
+        if let Some(number) = number {
+            listings.drop_given(number);
+        }
+        drop(listings);
         let now = self.now();
         self.touched.lock().insert(dir.clone(), now);
-        self.listings.lock().changed(dir);
     }
 
     /// What has become stale is told to the kernel in a while.

@@ -369,7 +369,7 @@ impl Filesystem for Host {
             let long = self.long();
             let entered = self.run("readdirplus", ino.0, |vfs| match dots {
                 true => Ok(Some(Attr::dir(vfs.number(&listed.node)))),
-                false => vfs.enter_listed(listed, offset == 0),
+                false => vfs.enter_listed(ino.0, listed, offset == 0),
             });
             let attr = match entered {
                 Ok(Some(attr)) => attr,

@@ -41,15 +41,32 @@ impl Vfs {
             {
                 return Ok(Listing::new(names, version, after));
             }
-            let names = self.take_listing(node)?;
-            let names = self.listings.lock().put(number, node, version, names);
+            // The other kinds get another time with whatever is in them.
+            let is_given = matches!(node, Node::Own(..));
+            if is_given {
+                self.listings.lock().begin_to_give(number);
+            }
+            let names = self.take_listing(node);
+            let mut listings = self.listings.lock();
+            if is_given {
+                listings.give(number, names.as_deref().ok());
+            }
+            let names = listings.put(number, node, version, names?);
             Ok(Listing::new(names, version, after))
         })
     }
 
-    /// What a listed name is like, told to the kernel as something it can name from now on. What the listing saw counts for
-    /// the request that took it. `None` if the name is gone since.
-    pub fn enter_listed(&self, listed: &Listed, just_taken: bool) -> Result<Option<Attr>> {
+    /// What a name listed in a directory is like, told to the kernel as something it can name from now on. What the listing saw
+    /// counts for the request that took it. `None` if the name is gone since.
+    pub fn enter_listed(&self, dir: u64, listed: &Listed, just_taken: bool) -> Result<Option<Attr>> {
+        let entered = self.enter_if_there(listed, just_taken)?;
+        if entered.is_none() {
+            self.listings.lock().gave_less(dir);
+        }
+        Ok(entered)
+    }
+
+    fn enter_if_there(&self, listed: &Listed, just_taken: bool) -> Result<Option<Attr>> {
         if let Some(attr) = listed.attr.filter(|_| just_taken) {
             return Ok(Some(self.tell_number(&listed.node, attr)));
         }

@@ -2,7 +2,7 @@
 //! the catalog, and what that makes stale is told.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -447,6 +447,10 @@ impl Vfs {
         };
         let mut stale = vec![Stale::Content(dir.clone())];
         let node = self.inside(id, inner.to_owned());
+        let is_listed = matches!(node, Some(Node::Own(..))) && now.is_some_and(|kind| kind != Kind::Other);
+        if matches!(dir, Node::Own(..)) && self.is_given_wrong(&dir, name, is_listed) {
+            self.touch(&dir);
+        }
         let known = node.as_ref().and_then(|node| self.inodes.lock().known_kind(node));
         if known != now {
             // It came, went, or is of another kind; otherwise the name stands for what it stood for.
@@ -454,6 +458,13 @@ impl Vfs {
         }
         stale.extend(node.map(Stale::Content));
         stale
+    }
+
+    /// Whether the kernel may keep a listing of a directory that is wrong about a name. It does so until the directory has another
+    /// time, and on disk that may be the same: clocks of filesystems tick slowly, and we were there with a faster one.
+    fn is_given_wrong(&self, dir: &Node, name: &OsStr, is_listed: bool) -> bool {
+        let Some(number) = self.known(dir) else { return false };
+        self.listings.lock().is_given_wrong(number, name, is_listed)
     }
 
     /// Writes down what is shown and hidden here, and lets the catalog follow.

@@ -33,7 +33,10 @@ pub struct Uncovered {
 
 impl Uncovered {
     fn keep(&mut self, id: Option<ConversationId>, error: &Error) {
-        self.kept.push(Held { id, kind: HeldKind::of_error(error), reason: whole(error) });
+        let held = Held { id, kind: HeldKind::of_error(error), reason: whole(error) };
+        if !self.kept.contains(&held) {
+            self.kept.push(held);
+        }
     }
 }
 
@@ -107,8 +110,9 @@ impl Writer {
             // What is meant to be here has moved out of the way by now.
             snapshot = self.store.snapshot_with(Sight::Beneath)?;
         }
-        if !copies.is_empty() && !unwanted(&snapshot).is_empty() {
-            // A copy whose new parent was copied out just now may still lie inside one that goes.
+        if !unwanted(&snapshot).is_empty() {
+            // A copy whose new parent was copied out just now may still lie inside one that goes, and so may the copy of what was
+            // removed for good.
             let mut op = self.begin_beneath()?;
             op.tidy_into(&mut done);
             op.finish()?;

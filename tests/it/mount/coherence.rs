@@ -245,6 +245,46 @@ fn made_here_and_then_taken_and_brought_back_elsewhere() {
     }
 }
 
+/// A directory that is made in the store, in one that was made through the mount a moment before, is listed.
+#[test]
+fn a_directory_made_elsewhere_in_one_made_here() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout), m.stored(ids::D));
+    for round in 0..40 {
+        let (here, there) = (shown.join(format!("sub-{round}")), stored.join(format!("sub-{round}")));
+        fs::create_dir(&here).expect("made");
+        fs::write(here.join("c.tmp"), "c").expect("written");
+        fs::rename(here.join("c.tmp"), here.join("c.md")).expect("renamed");
+        let listed = || fs::read_dir(&here).expect("listed").count();
+        assert_eq!(listed(), 1, "{round}");
+        fs::create_dir(there.join("deep")).expect("made");
+        fs::write(there.join("deep/d.md"), "d").expect("written");
+        assert!(until(Duration::from_secs(10), || fs::read(here.join("deep/d.md")).is_ok()), "{round}: it is seen");
+        assert!(until(Duration::from_secs(10), || listed() == 2), "{round}: it is listed");
+    }
+}
+
+/// A directory keeps its time when somebody else changes only what a file in it holds.
+#[test]
+fn the_time_of_a_directory_is_that_of_its_names() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout).join("sub"), m.stored(ids::D).join("sub"));
+    fs::create_dir(&shown).expect("made");
+    fs::write(shown.join("c.md"), "0").expect("written");
+    let look = || (fs::read_dir(&shown).expect("listed").count(), fs::metadata(&shown).expect("there").modified().ok());
+    let before = look();
+    for round in 1..20 {
+        let text = round.to_string();
+        fs::write(stored.join("c.md"), &text).expect("written");
+        let seen = || fs::read_to_string(shown.join("c.md")).is_ok_and(|seen| seen == text);
+        assert!(until(Duration::from_secs(10), seen), "{round}: it is seen");
+        assert_eq!(look(), before, "{round}");
+    }
+    fs::write(stored.join("d.md"), "1").expect("written");
+    assert!(until(Duration::from_secs(10), || look().0 == 2), "it is listed");
+    assert_ne!(look().1, before.1, "and the directory has another time");
+}
+
 /// The events of a conversation as a mount shows them.
 #[track_caller]
 fn file(m: &Mounted, name: &str) -> PathBuf {

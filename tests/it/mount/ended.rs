@@ -84,3 +84,27 @@ fn what_moved_beneath_a_local_one_goes_from_the_real_files() {
     other.script("cd \"$M\" && test -z \"$(find . -name '17528832001*')\"").ok();
     other.jp(&["export", "--check"]).ok();
 }
+
+/// The same with the copy of one that was removed for good in it.
+#[test]
+fn what_was_removed_goes_with_what_moved_beneath_a_local_one() {
+    for by_export in [true, false] {
+        let Some(main) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+        main.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
+        let other = main.worktree("other");
+        for m in [&main, &other] {
+            m.jp(&["export"]).ok();
+        }
+        other.jp(&["c", "edit", &format!("jp-c{}", ids::D), "--local=true"]).ok();
+        other.begin(&[]);
+        main.jp(&["c", "rm", "--yes", &format!("jp-c{}", ids::C)]).ok();
+        main.jp(&["c", "mv", &format!("jp-c{}", ids::B), "--parent", &format!("jp-c{}", ids::D)]).ok();
+        if by_export {
+            other.jp(&["export"]).ok();
+            other.jp(&["export", "--check"]).ok();
+        }
+        other.end(&[]);
+        other.script("cd \"$M\" && test -z \"$(find . -name '17528842001*' -o -name '17528852001*')\"").ok();
+        other.jp(&["export", "--check"]).ok();
+    }
+}

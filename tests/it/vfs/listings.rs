@@ -67,7 +67,8 @@ fn page(driver: &InProcess, number: u64, after: u64, count: usize) -> (Vec<Strin
     let (mut names, mut at) = (Vec::new(), None);
     for (position, listed) in listing.rest().take(count) {
         at = Some(position);
-        let entered = listed.is_dots() || driver.vfs().enter_listed(listed, after == 0).expect("looked at").is_some();
+        let entered =
+            listed.is_dots() || driver.vfs().enter_listed(number, listed, after == 0).expect("looked at").is_some();
         if entered {
             names.push(listed.name.to_string_lossy().into_owned());
         }
@@ -124,7 +125,7 @@ fn a_name_that_is_hidden_is_not_told_by_a_listing_from_before() {
     let listing = driver.vfs().list(number, 0).expect("listed");
     driver.unlink(&sub("goes-0")).expect("removed");
     let (_, gone) = listing.rest().find(|(_, listed)| listed.name == "goes-0").expect("it was there");
-    assert!(driver.vfs().enter_listed(gone, false).expect("looked at").is_none());
+    assert!(driver.vfs().enter_listed(number, gone, false).expect("looked at").is_none());
     assert!(driver.list(&join(D_PATH, "sub")).expect("listed").iter().all(|name| name != "goes-0"));
     driver.create(&sub("goes-0")).expect("made again");
     assert!(driver.list(&join(D_PATH, "sub")).expect("listed").iter().any(|name| name == "goes-0"));
@@ -156,7 +157,7 @@ fn a_listing_that_cannot_look_fails() {
         let listing = driver.vfs().list(number, 0).map_err(|error| error.errno())?;
         let mut names = Vec::new();
         for (_, listed) in listing.rest().filter(|(_, listed)| !listed.is_dots()) {
-            let entered = driver.vfs().enter_listed(listed, false).map_err(|error| error.errno())?;
+            let entered = driver.vfs().enter_listed(number, listed, false).map_err(|error| error.errno())?;
             names.extend(entered.map(|_| listed.name.to_string_lossy().into_owned()));
         }
         Ok(names)

@@ -117,10 +117,13 @@ impl World {
             return Some(format!("in the store, {later}: {told}"));
         }
         let others = (0..2).filter(|w| self.is_mounted[*w] && touched.by != Some(*w));
-        others.into_iter().find_map(|w| {
+        let told = others.into_iter().find_map(|w| {
             let told = self.soon(|| self.in_mount(model, w, touched))?;
             Some(format!("in mount {w}, which did not do it, after {SEEN_WITHIN:?}: {told}"))
-        })
+        });
+        // Nobody makes or removes `conversations` itself, and the kernel hears of it later.
+        let mut mounts = (0..2).filter(|w| self.is_mounted[*w] && !touched.conversations.is_empty());
+        told.or_else(|| mounts.find_map(|w| self.soon(|| parents(model, w, &self.worktrees[w].point()))))
     }
 
     /// How anything at all differs from the model.
@@ -162,11 +165,13 @@ impl World {
         }
         let mut listed = BTreeSet::new();
         for (id, name) in touched.files.iter().filter(|(id, _)| model.is_visible(w, *id)) {
-            let dir = name.rsplit_once('/').map_or("", |(dir, _)| dir);
-            if listed.insert((*id, dir))
-                && let Some(told) = directory(model, w, &top, *id, dir)
-            {
-                return Some(told);
+            // Whoever makes a file may make the directories that it lies in.
+            for dir in name.match_indices('/').map(|(at, _)| &name[..at]).chain([""]) {
+                if listed.insert((*id, dir))
+                    && let Some(told) = directory(model, w, &top, *id, dir)
+                {
+                    return Some(told);
+                }
             }
             if let Some(told) = file(model, w, &top, *id, name) {
                 return Some(told);
@@ -234,6 +239,20 @@ fn places(model: &Model, w: usize, top: &Path) -> Option<String> {
             Ok(seen) if seen == expected => None,
             Ok(seen) => Some(format!("{place:?} lists {seen:?}, expected {expected:?}")),
             Err(err) => Some(format!("{place:?} cannot be listed: {err}, expected {expected:?}")),
+        }
+    })
+}
+
+/// How conversations differ in whether they list a directory of children.
+fn parents(model: &Model, w: usize, top: &Path) -> Option<String> {
+    let mut visible = model.all.keys().copied().filter(|id| model.is_visible(w, *id));
+    visible.find_map(|id| {
+        let (path, name) = (model.path(id), "conversations");
+        let expected = model.listing(w, id, "").certain.contains(name);
+        match list(&top.join(&path)) {
+            Ok(seen) if seen.contains(name) == expected => None,
+            Ok(_) => Some(format!("mount {w}: whether {path:?} has children: expected {expected}")),
+            Err(err) => Some(format!("mount {w}: {path:?} cannot be listed: {err}")),
         }
     })
 }
