@@ -52,6 +52,39 @@ fn a_mount_does_not_show_it() {
     assert!(m.stored(ids::L).is_dir());
 }
 
+/// A directory that is made for what hangs beneath a private conversation does not show that one.
+#[test]
+fn a_directory_that_is_made_shows_no_private_parent() {
+    const CHILD: &str = "17000000001-planted";
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.workspace().jp(&["c", "edit", "--local=true", &private()]).ok();
+    let dir = plant(&conversations(m.workspace()), "jp-c17000000001", &events("planted", 1));
+    let metadata = json!({"last_activated_at": "2025-07-19T00:00:00Z", "title": "Planted", "parent_id": ids::L});
+    put(&dir.join("metadata.json"), &metadata);
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=talk").ok();
+    m.begin(&[]);
+    let is_private = |when: &str| {
+        assert_eq!(m.says(ids::L, "presence"), "local", "{when}");
+        let shown = contents(&m.point());
+        assert!(!shown.keys().any(|path| path.to_string_lossy().contains(digits(&private()))), "{when}");
+    };
+    is_private("at the beginning");
+    m.script(&format!("mkdir \"$M/{CHILD}\"")).fails_with(1);
+    is_private("after mkdir");
+    m.script("cd \"$P\" && git checkout --quiet .");
+    is_private("after a checkout");
+    m.jp(&["c", "unhide", "jp-c17000000001"]).fails_with(1).says(&private());
+    is_private("after a command");
+    m.end(&[]);
+    assert_eq!(m.says(ids::L, "presence"), "local");
+    // As a root it can come.
+    m.begin(&[]);
+    m.jp(&["c", "mv", "jp-c17000000001", "--root"]).ok();
+    m.sh(&format!("test -e \"$M/{CHILD}/events.json\""));
+    is_private("at the end");
+    m.end(&[]);
+}
+
 /// A mount that died leaves the worktree as it was, and the copy held.
 #[test]
 fn a_mount_that_dies_joins_nothing() {
