@@ -85,6 +85,25 @@ fn a_directory_that_is_made_shows_no_private_parent() {
     m.end(&[]);
 }
 
+/// What is shown does not vanish because its file names a parent that is hidden here: that is a draft, until it can be shown.
+#[test]
+fn a_hidden_parent_in_the_file_is_a_draft() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let private = private();
+    m.workspace().jp(&["c", "edit", "--local=true", &private]).ok();
+    m.begin(&[]);
+    m.sh(&format!("sed -i 's/^{{/{{\"parent_id\": {}, /' \"$D/metadata.json\"", digits(&private)));
+    m.sh("test -e \"$D/events.json\" && grep -q parent_id \"$D/metadata.json\"");
+    assert_eq!(m.says(ids::D, "parent"), Value::Null);
+    let drafts = m.jp(&["draft", "ls", "--json"]).ok().json();
+    assert!(drafts.to_string().contains(&format!("{private} is hidden here")), "{drafts}");
+    // Shown, it has a place for the draft.
+    m.jp(&["c", "edit", "--local=false", &private]).ok();
+    m.jp(&["draft", "apply", &format!("jp-c{}", ids::D)]);
+    assert_eq!(m.says(ids::D, "parent"), private.as_str());
+    m.end(&[]);
+}
+
 /// A mount that died leaves the worktree as it was, and the copy held.
 #[test]
 fn a_mount_that_dies_joins_nothing() {
