@@ -180,6 +180,12 @@ impl Catalog {
         Some((dir, &item.name))
     }
 
+    /// What is above a conversation and not meant to be shown.
+    pub fn hidden_above(&self, id: ConversationId) -> Vec<ConversationId> {
+        let line = std::iter::successors(self.tree_parent(id), |&id| self.tree_parent(id));
+        line.filter(|&id| self.get(id).is_some_and(|item| !item.shown && !item.pending)).collect()
+    }
+
     /// Those that may be shown in a directory by where they belong.
     fn candidates(&self, dir: Dir) -> Option<&BTreeSet<ConversationId>> {
         match dir {

@@ -1,5 +1,6 @@
 //! What the other worktrees of a store remember, and whether the store knows this one. Reads only.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -160,5 +161,31 @@ impl Store {
     pub fn is_private(&self, id: ConversationId, ours: Option<&Entry>) -> Result<bool> {
         let others = || Ok(OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id));
         Ok(exposure_of(ours, others)? == Exposure::Local)
+    }
+
+    /// Which of the ancestors of a conversation that are not shown here, each with what this worktree remembers of it, are
+    /// private: where a conversation hangs may be the word of whoever planted it, so to show it must not show them.
+    pub fn private_above(
+        &self,
+        id: ConversationId,
+        hidden: &[(ConversationId, Option<Entry>)],
+    ) -> Result<Vec<ConversationId>> {
+        let others: OnceCell<OtherWorktrees> = OnceCell::new();
+        let mut private = Vec::new();
+        for (above, ours) in hidden {
+            let elsewhere = || match others.get() {
+                Some(read) => Ok(read.exposure(*above)),
+                None => {
+                    let read = OtherWorktrees::read(self.disk(), &self.layout)?;
+                    Ok(others.get_or_init(|| read).exposure(*above))
+                }
+            };
+            let took_along = ours.as_ref().is_some_and(|entry| entry.took_along.contains(&id));
+            // What no worktree has a word about may be private all the same: other programs write none.
+            if !took_along && exposure_of(ours.as_ref(), elsewhere)? != Exposure::Projected {
+                private.push(*above);
+            }
+        }
+        Ok(private)
     }
 }

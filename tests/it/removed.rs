@@ -5,7 +5,7 @@ use std::fs;
 
 use jp_tests::{Mounted, TestEnv, User, Workspace, contents, ids};
 
-use crate::story::{assert_twins, in_store, in_work, jp, new, presence, work_file, workspace};
+use crate::story::{assert_twins, family, in_store, in_work, jp, new, presence, work_file, workspace};
 
 /// Two worktrees of one store, made by git, which have synced all that both show. Neither is mounted.
 fn two_worktrees() -> Option<(Mounted, Mounted)> {
@@ -208,6 +208,47 @@ fn the_last_copy_of_one_stays_and_is_named() {
     assert_twins(&w, &lost);
     assert_eq!(contents(&in_work(&w, &lost).expect("shown")), before);
     jp(&w, &["export", "--check"]);
+}
+
+/// What the store lost of a tree: a parent, a child, or both. No command that puts the worktree in order takes them along.
+#[test]
+fn the_last_copies_in_a_tree_stay() {
+    for lost in [&[0][..], &[1], &[2], &[0, 1, 2]] {
+        let commands: [&[&str]; 8] = [
+            &["export"],
+            &["gc"],
+            &["doctor", "--fix"],
+            &["c", "mv", "OTHER", "--parent", "A"],
+            &["c", "archive", "OTHER"],
+            &["c", "edit", "A", "--title", "Another"],
+            &["export", "--layout", "flat"],
+            &["export", "--layout", "nested"],
+        ];
+        let w = workspace();
+        let family = family(&w);
+        let other = new(&w, "Other", &[]);
+        jp(&w, &["export"]);
+        let texts = |w: &Workspace| family.clone().map(|id| fs::read(work_file(w, &id, "events.json")).expect("there"));
+        for (n, id) in family.iter().enumerate() {
+            let text = format!(r#"[{{"timestamp": "2026-01-01 00:00:00.0", "type": "note", "n": {n}}}]"#);
+            fs::write(work_file(&w, id, "events.json"), text).expect("written");
+        }
+        jp(&w, &["export"]);
+        let before = texts(&w);
+        for &n in lost {
+            fs::remove_dir_all(in_store(&w, &family[n]).expect("stored")).expect("removed");
+        }
+        for args in commands {
+            let word = |word: &&'static str| match *word {
+                "A" => family[0].clone(),
+                "OTHER" => other.clone(),
+                word => word.to_owned(),
+            };
+            let args: Vec<String> = args.iter().map(word).collect();
+            w.jp(&args.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(texts(&w), before, "{lost:?}");
+        }
+    }
 }
 
 #[test]

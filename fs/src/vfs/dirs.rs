@@ -83,6 +83,8 @@ impl Vfs {
     fn make_conversation(&self, caller: Caller, at: Dir, name: &OsStr) -> Result<ConversationId> {
         const PRIVATE: FsError =
             FsError::Refused("the conversation is local in every worktree, and git may not show it");
+        const BENEATH_PRIVATE: FsError =
+            FsError::Refused("the conversation hangs beneath a private one, which would be shown with it");
         const NO_PLACE: FsError = FsError::Refused("only conversations lie here, named by their ids");
         let id = match name.to_str().and_then(parse) {
             Some((id, _)) if !is_scratch(name) && id.is_canonical_dirname(&name.to_string_lossy()) => id,
@@ -98,6 +100,7 @@ impl Vfs {
         };
         match known {
             Some(item) if caller.is_git() && !item.pending && self.is_private(id)? => return Err(PRIVATE),
+            Some(item) if !item.pending && !self.can_show_above(id)? => return Err(BENEATH_PRIVATE),
             Some(item) => self.bring_back(caller, id, &item, at, name)?,
             None => self.begin_arrival(caller, id, at, name)?,
         }
@@ -108,6 +111,14 @@ impl Vfs {
     fn is_private(&self, id: ConversationId) -> Result<bool> {
         let entry = self.sight.lock().books.ledger.get(id).cloned();
         Ok(self.writer.store().is_private(id, entry.as_ref())?)
+    }
+
+    /// Whether everything above a conversation may be shown because of it.
+    pub(super) fn can_show_above(&self, id: ConversationId) -> Result<bool> {
+        let hidden = self.catalog.read().hidden_above(id);
+        let known = |id: ConversationId| (id, self.sight.lock().books.ledger.get(id).cloned());
+        let hidden: Vec<_> = hidden.into_iter().map(known).collect();
+        Ok(self.writer.store().private_above(id, &hidden)?.is_empty())
     }
 
     fn bring_back(&self, caller: Caller, id: ConversationId, item: &Item, at: Dir, name: &OsStr) -> Result<()> {

@@ -214,16 +214,23 @@ impl Vfs {
         }
     }
 
-    /// What was brought back stays in sight: whatever is above it comes along.
+    /// What was brought back stays in sight: whatever is above it comes along, unless that is private.
     fn show_ancestors(&self, id: ConversationId) {
-        let hidden: Vec<_> = {
+        let hidden = {
             let catalog = self.catalog.read();
             if catalog.is_visible(id) || catalog.get(id).is_none_or(|item| !item.shown) {
                 return;
             }
-            let line = std::iter::successors(catalog.tree_parent(id), |&id| catalog.tree_parent(id));
-            line.filter(|&id| catalog.get(id).is_some_and(|item| !item.shown && !item.pending)).collect()
+            catalog.hidden_above(id)
         };
+        match self.can_show_above(id) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%id, %error, "what is above it cannot be shown");
+                return;
+            }
+        }
         for id in hidden {
             if let Err(error) = self.note(&[jp_store::journal::Change::Show(id)]) {
                 tracing::warn!(%id, %error, "cannot be shown");

@@ -318,6 +318,17 @@ impl Vfs {
         catalog.is_visible(parent) && !line.any(|above| above == id)
     }
 
+    /// The parent that metadata names anew, if that would hide a conversation which is shown.
+    fn hidden_parent(&self, id: ConversationId, bytes: &[u8]) -> Option<ConversationId> {
+        let Ok(Parent::Of(parent)) = Meta::parse(bytes).map(|meta| meta.parent()) else { return None };
+        let catalog = self.catalog.read();
+        let (item, above) = (catalog.get(id)?, catalog.get(parent)?);
+        let moves = catalog.tree_parent(id) != Some(parent) && item.partition == above.partition;
+        // Where a program has put it counts more than what the file says.
+        let is_shown = catalog.is_visible(id) && !catalog.is_given(id);
+        (moves && is_shown && !catalog.is_visible(parent)).then_some(parent)
+    }
+
     pub(super) fn drafts_that(&self, are: impl Fn(&Draft) -> bool) -> Vec<(ConversationId, ManagedFile)> {
         self.drafts.lock().iter().filter(|(_, draft)| are(draft)).map(|(&key, _)| key).collect()
     }
@@ -430,6 +441,9 @@ impl Vfs {
         let shape = file == ManagedFile::Metadata && self.changes_shape(id, current.as_deref(), document.bytes());
         let mut handed_over = false;
         if shape {
+            if let Some(parent) = self.hidden_parent(id, document.bytes()) {
+                return Err(jp_store::Error::Refused(format!("{parent} is hidden here, and would hide {id}")).into());
+            }
             if !self.reshape(&writer, guard, Shape::Bytes(document.bytes()))? {
                 writer.replace(guard, file, document.bytes())?;
                 self.look_after_shape(id)?;

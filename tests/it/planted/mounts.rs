@@ -52,6 +52,58 @@ fn a_mount_does_not_show_it() {
     assert!(m.stored(ids::L).is_dir());
 }
 
+/// A directory that is made for what hangs beneath a private conversation does not show that one.
+#[test]
+fn a_directory_that_is_made_shows_no_private_parent() {
+    const CHILD: &str = "17000000001-planted";
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.workspace().jp(&["c", "edit", "--local=true", &private()]).ok();
+    let dir = plant(&conversations(m.workspace()), "jp-c17000000001", &events("planted", 1));
+    let metadata = json!({"last_activated_at": "2025-07-19T00:00:00Z", "title": "Planted", "parent_id": ids::L});
+    put(&dir.join("metadata.json"), &metadata);
+    m.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=talk").ok();
+    m.begin(&[]);
+    let is_private = |when: &str| {
+        assert_eq!(m.says(ids::L, "presence"), "local", "{when}");
+        let shown = contents(&m.point());
+        assert!(!shown.keys().any(|path| path.to_string_lossy().contains(digits(&private()))), "{when}");
+    };
+    is_private("at the beginning");
+    m.script(&format!("mkdir \"$M/{CHILD}\"")).fails_with(1);
+    is_private("after mkdir");
+    m.script("cd \"$P\" && git checkout --quiet .");
+    is_private("after a checkout");
+    m.jp(&["c", "unhide", "jp-c17000000001"]).fails_with(1).says(&private());
+    is_private("after a command");
+    m.end(&[]);
+    assert_eq!(m.says(ids::L, "presence"), "local");
+    // As a root it can come.
+    m.begin(&[]);
+    m.jp(&["c", "mv", "jp-c17000000001", "--root"]).ok();
+    m.sh(&format!("test -e \"$M/{CHILD}/events.json\""));
+    is_private("at the end");
+    m.end(&[]);
+}
+
+/// What is shown does not vanish because its file names a parent that is hidden here: that is a draft, until it can be shown.
+#[test]
+fn a_hidden_parent_in_the_file_is_a_draft() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let private = private();
+    m.workspace().jp(&["c", "edit", "--local=true", &private]).ok();
+    m.begin(&[]);
+    m.sh(&format!("sed -i 's/^{{/{{\"parent_id\": {}, /' \"$D/metadata.json\"", digits(&private)));
+    m.sh("test -e \"$D/events.json\" && grep -q parent_id \"$D/metadata.json\"");
+    assert_eq!(m.says(ids::D, "parent"), Value::Null);
+    let drafts = m.jp(&["draft", "ls", "--json"]).ok().json();
+    assert!(drafts.to_string().contains(&format!("{private} is hidden here")), "{drafts}");
+    // Shown, it has a place for the draft.
+    m.jp(&["c", "edit", "--local=false", &private]).ok();
+    m.jp(&["draft", "apply", &format!("jp-c{}", ids::D)]);
+    assert_eq!(m.says(ids::D, "parent"), private.as_str());
+    m.end(&[]);
+}
+
 /// A mount that died leaves the worktree as it was, and the copy held.
 #[test]
 fn a_mount_that_dies_joins_nothing() {

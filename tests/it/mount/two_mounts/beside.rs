@@ -124,7 +124,11 @@ impl Walk {
     pub(super) fn command_show(&mut self) -> Option<Touched> {
         let w = self.any_worktree();
         let id = self.conversation(|model, id| !model.is_visible(w, id) && !model.get(id).archived)?;
-        self.command(w, &["c", "edit", &format!("jp-c{id}"), "--local=false"]);
+        // What is private above it is not shown unless it is named.
+        let named: Vec<_> = self.model.line(id).into_iter().map(|id| format!("jp-c{id}")).collect();
+        let mut args = vec!["c", "edit", "--local=false"];
+        args.extend(named.iter().map(String::as_str));
+        self.command(w, &args);
         for above in self.model.line(id) {
             self.model.views[w].projected.insert(above);
         }
