@@ -265,10 +265,12 @@ impl Operation<'_> {
 
     /// Takes a copy out of the workspace, unless others lie in it. Copies of what was removed for good go before it.
     fn withdraw_safe(&mut self, id: ConversationId, seen: &Seen) -> Result<bool> {
-        let dirs: Vec<_> = self.snapshot().places(Root::Work, id).map(|place| place.dir.clone()).collect();
-        self.drop_leftovers(&|work| dirs.iter().any(|dir| work != dir && work.starts_with(dir)))?;
         if self.is_inhabited(id)? {
-            return Ok(false);
+            let dirs: Vec<_> = self.snapshot().places(Root::Work, id).map(|place| place.dir.clone()).collect();
+            self.drop_leftovers(&|work| dirs.iter().any(|dir| work != dir && work.starts_with(dir)))?;
+            if self.is_inhabited(id)? {
+                return Ok(false);
+            }
         }
         self.withdraw_seen(id, seen)?;
         if self.snapshot().get(id).is_some_and(|found| found.store.is_none()) {
