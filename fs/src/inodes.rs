@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use jp_store::ConversationId;
 use jp_store::disk::Kind;
 
 use crate::node::{Node, ROOT};
@@ -73,6 +74,21 @@ impl Inodes {
     /// Everything the kernel knows.
     pub fn all_known(&self) -> Vec<Node> {
         self.lookups.keys().filter_map(|&number| self.resolve(number)).collect()
+    }
+
+    /// The user's own files that the kernel knows in one of these directories of conversations.
+    pub fn known_inside(&self, dirs: &HashMap<ConversationId, HashSet<PathBuf>>) -> Vec<(ConversationId, PathBuf)> {
+        let mut inside = Vec::new();
+        for (node, number) in &self.by_node {
+            if let Node::Own(id, inner) = node
+                && let Some(dirs) = dirs.get(id)
+                && inner.ancestors().any(|above| dirs.contains(above))
+                && self.lookups.contains_key(number)
+            {
+                inside.push((*id, inner.clone()));
+            }
+        }
+        inside
     }
 
     /// What the kernel takes the name of a node for, if it knows that.

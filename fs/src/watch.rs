@@ -325,6 +325,7 @@ impl Watch {
     /// A directory of a conversation that has just appeared. What came into it before it was watched is looked at now.
     fn add_new(&mut self, id: ConversationId, dir: &Path, inner: &Path, noticed: &mut Noticed) -> io::Result<()> {
         self.add_tree(id, dir, inner)?;
+        noticed.dirs.entry(id).or_default().insert(inner.to_owned());
         let mut open = vec![inner.to_owned()];
         while let Some(inner) = open.pop() {
             for (name, kind) in self.entries(&dir.join(&inner))? {

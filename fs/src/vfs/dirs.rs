@@ -90,6 +90,10 @@ impl Vfs {
             Some((id, _)) if !is_scratch(name) && id.is_canonical_dirname(&name.to_string_lossy()) => id,
             Some(_) | None => return Err(NO_PLACE),
         };
+        if self.catalog.read().get(id).is_none() {
+            // The store may have it, and nobody has told us yet.
+            self.look_at_names()?;
+        }
         let known = {
             let catalog = self.catalog.read();
             // What git remembers under another name or elsewhere it moves there, file by file.

@@ -74,7 +74,10 @@ impl Vfs {
         let stale = if noticed.everything {
             self.doubt_everything()
         } else {
-            let files = noticed.files.iter().flat_map(|(id, inner)| self.look_at_file(*id, inner));
+            let known =
+                if noticed.dirs.is_empty() { Vec::new() } else { self.inodes.lock().known_inside(&noticed.dirs) };
+            let files: HashSet<_> = known.into_iter().chain(noticed.files.iter().cloned()).collect();
+            let files = files.iter().flat_map(|(id, inner)| self.look_at_file(*id, inner));
             files.chain(noticed.modes.iter().flat_map(stale_modes)).collect()
         };
         self.tell(stale);

@@ -1,6 +1,6 @@
 //! What is said to have changed in the store.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use jp_store::ConversationId;
@@ -19,6 +19,9 @@ pub struct Noticed {
     pub books: bool,
     /// These files of conversations came, went or changed, by path in the conversation's directory.
     pub files: HashSet<(ConversationId, PathBuf)>,
+    /// These directories of conversations, by path in the conversation's, are watched only from now on. What came into them before
+    /// is among the files; what went from them is not.
+    pub dirs: HashMap<ConversationId, HashSet<PathBuf>>,
     /// These directories have another mode, perhaps; their names are as they were.
     pub modes: HashSet<Node>,
     /// The name, the title, the parent of any conversation may have changed, and whether it is shown.
@@ -30,7 +33,7 @@ pub struct Noticed {
 impl Noticed {
     /// Whether nothing was seen.
     pub fn is_nothing(&self) -> bool {
-        !self.is_shape() && !self.everything && self.files.is_empty() && self.modes.is_empty()
+        !self.is_shape() && !self.everything && self.files.is_empty() && self.dirs.is_empty() && self.modes.is_empty()
     }
 
     /// Whether what was seen concerns more than files.

@@ -51,7 +51,7 @@ impl Writer {
                 self.cover_some(some, &mut covered)?;
             }
             op = self.begin()?;
-            if let Err(error) = op.drop_leftovers() {
+            if let Err(error) = op.drop_leftovers(&|_| true) {
                 covered.refused.push(whole(&error));
             }
         }

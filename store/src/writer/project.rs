@@ -158,15 +158,15 @@ impl Operation<'_> {
     /// Moves copies to where they belong, and drops those of what is gone from the store.
     pub(super) fn put_in_place(&mut self) -> Result<()> {
         self.rearrange()?;
-        self.drop_leftovers()
+        self.drop_leftovers(&|_| true)
     }
 
-    /// Drops the copies of what was removed for good, where nothing in them is their own.
-    pub(super) fn drop_leftovers(&mut self) -> Result<()> {
-        let external = |found: &&Conversation| found.presence == StoragePresence::WorkspaceOnly;
-        let depth = |found: &Conversation| found.dirs().work.map_or(0, |dir| dir.components().count());
-        let mut leftovers: Vec<_> =
-            self.snapshot().all().filter(external).map(|found| (depth(found), found.id)).collect();
+    /// Drops the copies of what was removed for good, among those in these directories, where nothing in them is their own.
+    pub(super) fn drop_leftovers(&mut self, among: &dyn Fn(&Path) -> bool) -> Result<()> {
+        let external = self.snapshot().all().filter(|found| found.presence == StoragePresence::WorkspaceOnly);
+        let mut leftovers: Vec<_> = external
+            .filter_map(|found| Some((found.dirs().work.filter(|dir| among(dir))?.components().count(), found.id)))
+            .collect();
         // What lies in another goes first.
         leftovers.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
         leftovers.into_iter().try_for_each(|(_, id)| self.drop_leftover(id))

@@ -33,10 +33,7 @@ pub struct Uncovered {
 
 impl Uncovered {
     fn keep(&mut self, id: Option<ConversationId>, error: &Error) {
-        let held = Held { id, kind: HeldKind::of_error(error), reason: whole(error) };
-        if !self.kept.contains(&held) {
-            self.kept.push(held);
-        }
+        self.kept.push(Held { id, kind: HeldKind::of_error(error), reason: whole(error) });
     }
 }
 
@@ -110,9 +107,8 @@ impl Writer {
             // What is meant to be here has moved out of the way by now.
             snapshot = self.store.snapshot_with(Sight::Beneath)?;
         }
-        if !unwanted(&snapshot).is_empty() {
-            // A copy whose new parent was copied out just now may still lie inside one that goes, and so may the copy of what was
-            // removed for good.
+        if !copies.is_empty() && !unwanted(&snapshot).is_empty() {
+            // A copy whose new parent was copied out just now may still lie inside one that goes.
             let mut op = self.begin_beneath()?;
             op.tidy_into(&mut done);
             op.finish()?;
@@ -267,10 +263,14 @@ impl Operation<'_> {
         Ok(Safe::Yes)
     }
 
-    /// Takes a copy out of the workspace, unless others lie in it.
+    /// Takes a copy out of the workspace, unless others lie in it. Copies of what was removed for good go before it.
     fn withdraw_safe(&mut self, id: ConversationId, seen: &Seen) -> Result<bool> {
         if self.is_inhabited(id)? {
-            return Ok(false);
+            let dirs: Vec<_> = self.snapshot().places(Root::Work, id).map(|place| place.dir.clone()).collect();
+            self.drop_leftovers(&|work| dirs.iter().any(|dir| work != dir && work.starts_with(dir)))?;
+            if self.is_inhabited(id)? {
+                return Ok(false);
+            }
         }
         self.withdraw_seen(id, seen)?;
         if self.snapshot().get(id).is_some_and(|found| found.store.is_none()) {

@@ -264,6 +264,25 @@ fn a_directory_made_elsewhere_in_one_made_here() {
     }
 }
 
+/// What was made through the mount in a directory that is just as new, and is removed from the store at once, is gone.
+#[test]
+fn removed_elsewhere_from_a_directory_made_here() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let (shown, stored) = (m.point().join(m.sh("printf %s \"$D\"").stdout), m.stored(ids::D));
+    let (here, there) = (shown.join("sub/deep"), stored.join("sub/deep"));
+    for round in 0..60 {
+        fs::create_dir_all(&here).expect("made");
+        fs::write(here.join("d.md"), "0").expect("written");
+        for _ in 0..=round % 8 {
+            // The kernel remembers what it is like. The directory is watched a moment sooner or later.
+            fs::read(here.join("d.md")).expect("read");
+        }
+        fs::remove_file(there.join("d.md")).expect("removed");
+        assert!(until(Duration::from_secs(10), || !here.join("d.md").exists()), "{round}: it is gone");
+        fs::rename(shown.join("sub"), shown.join(format!("moved-{round}"))).expect("renamed");
+    }
+}
+
 /// A directory keeps its time when somebody else changes only what a file in it holds.
 #[test]
 fn the_time_of_a_directory_is_that_of_its_names() {

@@ -85,26 +85,32 @@ fn what_moved_beneath_a_local_one_goes_from_the_real_files() {
     other.jp(&["export", "--check"]).ok();
 }
 
-/// The same with the copy of one that was removed for good in it.
+/// The same where copies of conversations that were removed for good lie in what goes, and what goes in them.
 #[test]
 fn what_was_removed_goes_with_what_moved_beneath_a_local_one() {
-    for by_export in [true, false] {
+    let named = |id: u64| format!("jp-c{id}");
+    for (removed, by_export) in [(ids::C, true), (ids::C, false), (ids::B, true), (ids::B, false)] {
         let Some(main) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
         main.script("cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=one").ok();
         let other = main.worktree("other");
         for m in [&main, &other] {
             m.jp(&["export"]).ok();
         }
-        other.jp(&["c", "edit", &format!("jp-c{}", ids::D), "--local=true"]).ok();
+        other.jp(&["c", "edit", &named(ids::D), "--local=true"]).ok();
         other.begin(&[]);
-        main.jp(&["c", "rm", "--yes", &format!("jp-c{}", ids::C)]).ok();
-        main.jp(&["c", "mv", &format!("jp-c{}", ids::B), "--parent", &format!("jp-c{}", ids::D)]).ok();
+        let how = if removed == ids::B { vec!["c", "rm", "--yes", "--promote"] } else { vec!["c", "rm", "--yes"] };
+        main.jp(&[&how[..], &[&named(removed)]].concat()).ok();
+        // The one that lies innermost goes above the others.
+        let inner = if removed == ids::B { ids::C } else { ids::B };
+        main.jp(&["c", "mv", &named(inner), "--parent", &named(ids::D)]).ok();
+        main.jp(&["c", "mv", &named(ids::A), "--parent", &named(inner)]).ok();
         if by_export {
             other.jp(&["export"]).ok();
             other.jp(&["export", "--check"]).ok();
         }
         other.end(&[]);
-        other.script("cd \"$M\" && test -z \"$(find . -name '17528842001*' -o -name '17528852001*')\"").ok();
+        let names = "-name '17528832001*' -o -name '17528842001*' -o -name '17528852001*'";
+        other.script(&format!("cd \"$M\" && test -z \"$(find . {names})\"")).ok();
         other.jp(&["export", "--check"]).ok();
     }
 }

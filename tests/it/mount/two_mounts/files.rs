@@ -12,7 +12,7 @@ use std::time::Duration;
 use jp_tests::until;
 
 use super::Class;
-use super::model::{EVENTS, Hidden, MANAGED, METADATA, join};
+use super::model::{EVENTS, Hidden, MANAGED, METADATA, dirs, join};
 use super::walk::Walk;
 use super::world::{LARGE, LARGE_DIR, Touched, large_name, told};
 
@@ -216,7 +216,10 @@ impl Walk {
         let names: Vec<String> =
             self.model.get(id).files.keys().filter(|name| name.starts_with("sub/")).cloned().collect();
         let is_free = !self.model.get(id).files.keys().any(|name| name.starts_with("moved/"));
-        let hides = |name: &String| self.model.views.iter().any(|view| view.hidden.contains_key(&(id, name.clone())));
+        let hides = |name: &String| {
+            let mut paths = dirs(name).chain([name.as_str()]);
+            paths.any(|path| self.model.views.iter().any(|view| view.hidden.contains_key(&(id, path.to_owned()))))
+        };
         let new = |name: &String| format!("moved/{}", &name["sub/".len()..]);
         if names.is_empty() || !is_free || names.iter().any(|name| hides(name) || hides(&new(name))) {
             return None;

@@ -313,7 +313,7 @@ pub(super) fn join(dir: &str, name: &str) -> String {
 }
 
 /// The directories that a path leads through, the outermost first.
-fn dirs(path: &str) -> impl Iterator<Item = &str> {
+pub(super) fn dirs(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jp_tests::{Mounted, Sample, TestEnv, User, contents, ids, until};
 use serde_json::Value;
 
-use super::model::{CONFIG, Conversation, EVENTS, Expected, METADATA, Model, WORKTREES, join};
+use super::model::{CONFIG, Conversation, EVENTS, Expected, METADATA, Model, WORKTREES, dirs, join};
 
 /// How long a change may take to be seen in another mount, on a machine that is busy.
 const SEEN_WITHIN: Duration = Duration::from_secs(15);
@@ -166,7 +166,7 @@ impl World {
         let mut listed = BTreeSet::new();
         for (id, name) in touched.files.iter().filter(|(id, _)| model.is_visible(w, *id)) {
             // Whoever makes a file may make the directories that it lies in.
-            for dir in name.match_indices('/').map(|(at, _)| &name[..at]).chain([""]) {
+            for dir in dirs(name).chain([""]) {
                 if listed.insert((*id, dir))
                     && let Some(told) = directory(model, w, &top, *id, dir)
                 {
@@ -213,11 +213,11 @@ impl World {
         told.or_else(|| {
             visible.into_iter().find_map(|id| {
                 let files = model.files(w, id);
-                let mut dirs: BTreeSet<&str> = BTreeSet::from([""]);
+                let mut listed: BTreeSet<&str> = BTreeSet::from([""]);
                 for (name, _) in files.iter().filter(|(_, shown)| shown.is_certain) {
-                    dirs.extend(name.match_indices('/').map(|(at, _)| &name[..at]));
+                    listed.extend(dirs(name));
                 }
-                let told = dirs.into_iter().find_map(|dir| directory(model, w, top, id, dir));
+                let told = listed.into_iter().find_map(|dir| directory(model, w, top, id, dir));
                 told.or_else(|| files.keys().find_map(|name| file(model, w, top, id, name)))
             })
         })
