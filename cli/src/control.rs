@@ -16,7 +16,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, get
 use nix::sys::time::TimeVal;
 use serde::{Deserialize, Serialize};
 
-use crate::steps::Outcome;
+use crate::steps::{Left, Outcome};
 
 /// How long a request may be; a longer one is none.
 const LONGEST: usize = 1 << 20;
@@ -42,6 +42,8 @@ pub(crate) enum Request {
         #[serde(default = "yes")]
         export: bool,
     },
+    /// How the mount ends; answered once it has, and the real files have followed or could not.
+    Ending,
     /// The real files beneath the mount become what it shows.
     Export {
         /// The form they have from now on.
@@ -135,6 +137,26 @@ pub(crate) struct Answer {
     /// The exit code that goes with the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<u8>,
+    /// How the mount ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Ended>,
+}
+
+/// How a mount ended. It ended well if both lists are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    /// What of the real files did not follow, and why.
+    pub(crate) left: Vec<Left>,
+    /// What else failed.
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// Something that failed when a mount ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    /// The exit code that goes with it.
+    pub(crate) code: u8,
 }
 
 impl Answer {
@@ -285,6 +307,12 @@ impl Asked {
         !matches!(poll(&mut watched, limit), Ok(0))
     }
 
+    /// From now on the answer may take so long.
+    pub(crate) fn within(mut self, limit: Duration) -> Self {
+        self.until = Instant::now() + limit;
+        self
+    }
+
     /// Waits for the answer.
     pub(crate) fn end(mut self) -> io::Result<Answer> {
         let line = read_line(&mut self.stream, self.until, LONGEST_ANSWER)?;
@@ -359,6 +387,10 @@ mod tests {
                     Answer { status: Some(status), ..Answer::done() }
                 }
                 Request::Refresh => Answer::done(),
+                Request::Ending => {
+                    let failures = vec![Failure { message: "full".into(), code: 4 }];
+                    Answer { ended: Some(Ended { left: Vec::new(), failures }), ..Answer::done() }
+                }
                 Request::Unmount { lazy: true, .. } => Answer::done(),
                 Request::Unmount { lazy: false, .. } => Answer { busy: true, ..Answer::default() },
                 Request::Export { .. } => Answer { outcome: Some(Outcome::default()), ..Answer::done() },

@@ -7,15 +7,15 @@ mod notify;
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jp_fs::mount::{Brought, Error as MountError};
 use jp_fs::{Live, Mirror, Options, Session};
 use jp_store::disk::RealDisk;
-use jp_store::plan::{Direction, HeldKind};
+use jp_store::plan::Direction;
 use jp_store::store::Store;
 use jp_store::time::rfc3339;
 use nix::errno::Errno;
@@ -24,10 +24,10 @@ use signal_hook::iterator::Signals;
 
 pub(crate) use self::launch::{detached, launch};
 use self::notify::notify;
-use crate::control::{self, Answer, Request, Served, Talks};
+use crate::control::{self, Answer, Ended, Failure, Request, Served, Talks};
 use crate::ctx::Ctx;
-use crate::error::{Error, Exit, Kind as ErrorKind, Result};
-use crate::mounts::{Kind, Known, LeftBehind, Record, StateDir};
+use crate::error::{Error, Exit, Result};
+use crate::mounts::{Kind, Known, Record, StateDir};
 use crate::steps::Left;
 use crate::{drafts, process, reconcile, ui};
 
@@ -72,18 +72,17 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
             return ready(Ready::Already(known.record)).map(|()| Exit::DONE);
         }
     };
-    state.forget_left();
     let (send, events) = mpsc::channel();
     watch_signals(send.clone())?;
 
     let session = live(ctx, job)?;
-    let behind = Arc::new(Behind { session: session.clone(), export: AtomicBool::new(true) });
+    let behind = Arc::new(Behind::new(session.clone()));
     let begun = begin(ctx, job, &state, &behind).and_then(|(record, talks)| {
         tracing::info!("mounted {}", job.point.display());
-        ready(Ready::Mounted(record.clone(), session.brought().clone())).map(|()| (record, talks))
+        ready(Ready::Mounted(record, session.brought().clone())).map(|()| talks)
     });
-    let (record, talks) = match begun {
-        Ok(begun) => begun,
+    let talks = match begun {
+        Ok(talks) => talks,
         Err(error) => {
             // Nobody knows of it, or nobody could end it: it had better not be there.
             let _ = session.unmount(true);
@@ -98,14 +97,16 @@ pub(crate) fn serve(ctx: &Ctx<'_>, job: &Job, ready: impl FnOnce(Ready) -> Resul
     notify(ctx.env, "STOPPING=1");
     // A Ctrl-C has had its effect.
     ctx.signals.forget();
-    let result = if ended { end(ctx, &behind, &state, &record) } else { abandon(session) };
-    state.forget();
-    if let Err(error) = &result {
+    let (left, errors) = if ended { end(ctx, &behind) } else { (Vec::new(), abandon(session)) };
+    for error in &errors {
         tracing::error!("{}", error.whole());
     }
+    let failure = |error: &Error| Failure { message: error.whole(), code: error.kind.exit().0 };
+    behind.ended(Ended { left, failures: errors.iter().map(failure).collect() });
+    state.forget();
     talks.finish();
     tracing::info!("unmounted {}", job.point.display());
-    result.map(|()| Exit::DONE)
+    errors.into_iter().next().map_or(Ok(Exit::DONE), Err)
 }
 
 /// Mounts or mirrors.
@@ -136,37 +137,30 @@ fn begin(ctx: &Ctx<'_>, job: &Job, state: &StateDir, behind: &Arc<Behind>) -> Re
     Ok((record, talks))
 }
 
-/// Everything is on disk. What did not follow is left word of for whoever ended the mount.
-fn end(ctx: &Ctx<'_>, behind: &Behind, state: &StateDir, record: &Record) -> Result<()> {
-    let finished = behind.session.finish().map_err(Error::from);
-    if !behind.export.load(Ordering::SeqCst) {
-        return finished;
+/// Brings everything to disk, then lets the real files follow. Says what did not, and what failed.
+fn end(ctx: &Ctx<'_>, behind: &Behind) -> (Vec<Left>, Vec<Error>) {
+    let mut errors = Vec::new();
+    if let Err(error) = behind.session.finish() {
+        errors.push(Error { message: format!("the mount did not end cleanly: {error}"), ..Error::from(error) });
     }
-    let (left, followed) = match follow(ctx, &*behind.session) {
-        Ok(left) => (left, Ok(())),
-        Err(error) => {
-            let kind = if error.kind == ErrorKind::Locked { HeldKind::Busy } else { HeldKind::Failed };
-            (vec![Left { id: None, kind, reason: error.whole() }], Err(error))
-        }
-    };
-    let word = if left.is_empty() {
-        Ok(())
-    } else {
-        state.leave(&LeftBehind { pid: record.pid, started: record.started, left })
-    };
-    finished.and(followed).and(word)
+    if !behind.export.load(Ordering::SeqCst) {
+        return (Vec::new(), errors);
+    }
+    let left = follow(ctx, &*behind.session).unwrap_or_else(|error| {
+        errors.push(Error { message: format!("the real files did not follow: {}", error.message), ..error });
+        Vec::new()
+    });
+    (left, errors)
 }
 
 /// Ends although somebody is still in the mount. What is left to do waits for them, and we do not: drafts are on disk a
 /// moment after every save, and the real files follow with the next mount or write.
-fn abandon(session: Arc<dyn Live>) -> Result<()> {
-    tracing::warn!("somebody is still in the mount; it ends all the same");
+fn abandon(session: Arc<dyn Live>) -> Vec<Error> {
+    let left = Error::no("somebody is still in the mount; it ends all the same, and the real files did not follow");
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(session.finish()));
-    match receive.recv_timeout(Duration::from_secs(1)) {
-        Ok(finished) => finished.map_err(Error::from),
-        Err(_) => Ok(()),
-    }
+    let finished = receive.recv_timeout(Duration::from_secs(1)).unwrap_or(Ok(()));
+    std::iter::once(left).chain(finished.err().map(Error::from)).collect()
 }
 
 /// The real files follow what was changed while they were covered. What cannot is named, and follows with a later write.
@@ -184,6 +178,28 @@ struct Behind {
     session: Arc<dyn Live>,
     /// Whether the real files are to follow at the end.
     export: AtomicBool,
+    /// How it ended, once it has.
+    ended: Mutex<Option<Ended>>,
+    has_ended: Condvar,
+}
+
+impl Behind {
+    fn new(session: Arc<dyn Live>) -> Self {
+        Self { session, export: AtomicBool::new(true), ended: Mutex::default(), has_ended: Condvar::new() }
+    }
+
+    /// Tells everybody who waits for it how the mount ended.
+    fn ended(&self, ended: Ended) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+        self.has_ended.notify_all();
+    }
+
+    /// Waits until the mount has ended; says how.
+    fn wait(&self) -> Option<Ended> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.has_ended.wait_while(ended, |ended| ended.is_none());
+        ended.unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Served for Behind {
@@ -204,6 +220,7 @@ impl Served for Behind {
                     Err(error) => Answer::failed(error.to_string()),
                 }
             }
+            Request::Ending => Answer { ended: self.wait(), ..Answer::done() },
             Request::Export { form, part } => reconcile::answer(&*self.session, Direction::Out, form, &part, caller),
             Request::Import { part } => reconcile::answer(&*self.session, Direction::In, None, &part, caller),
             Request::Draft { id, file, act, force } => {

@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Address, Asked, Request};
 use crate::error::{self, Error, Result};
-use crate::steps::Left;
 use crate::{mountinfo, process};
 
 /// How long a daemon may take to say how it is.
@@ -27,8 +26,6 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// No record is longer.
 const LONGEST_RECORD: u64 = 1 << 20;
-/// Nor is what did not follow: a line for each of very many conversations.
-const LONGEST_LEFT: u64 = 1 << 28;
 
 /// Where a worktree's daemon keeps its things.
 #[derive(Clone, Debug)]
@@ -51,14 +48,6 @@ pub(crate) struct Record {
     pub(crate) options: Vec<String>,
     pub(crate) version: String,
     pub(crate) since: String,
-}
-
-/// What did not follow when a mount ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LeftBehind {
-    pub(crate) pid: u32,
-    pub(crate) started: Option<u64>,
-    pub(crate) left: Vec<Left>,
 }
 
 /// What a daemon does.
@@ -117,37 +106,6 @@ impl StateDir {
 
     pub(crate) fn socket(&self) -> Address {
         Address { files: self.files.clone(), path: self.dir.join("control.sock") }
-    }
-
-    fn left_file(&self) -> PathBuf {
-        self.dir.join("left.json")
-    }
-
-    /// Leaves word for whoever ended the mount: which real files did not follow it.
-    pub(crate) fn leave(&self, left: &LeftBehind) -> Result<()> {
-        let path = self.left_file();
-        let failed = |error: &io::Error| Error::io("write", &path, error);
-        let text = serde_json::to_vec(left).map_err(|error| failed(&error.into()))?;
-        self.files.put(&path, &text, 0o600, Over::Anything).map_err(|error| failed(&error))
-    }
-
-    /// What the process of this record left word of, taken out.
-    pub(crate) fn take_left(&self, record: &Record) -> Vec<Left> {
-        let path = self.left_file();
-        let found = self.files.read_within(&path, LONGEST_LEFT).ok();
-        let found = found.and_then(|bytes| serde_json::from_slice::<LeftBehind>(&bytes).ok());
-        match found.filter(|found| (found.pid, found.started) == (record.pid, record.started)) {
-            Some(found) => {
-                self.forget_left();
-                found.left
-            }
-            None => Vec::new(),
-        }
-    }
-
-    /// Forgets what an earlier mount left word of.
-    pub(crate) fn forget_left(&self) {
-        self.remove(&self.left_file());
     }
 
     fn remove(&self, path: &Path) {

@@ -1,6 +1,7 @@
 //! The store as commands see it: opened for one workspace, looked at as snapshots. Reading changes nothing, not an mtime;
 //! whoever wants to change something asks for a [`Writer`](crate::writer::Writer).
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::layout::{Layout, managed};
 use crate::ledger::{Head, Ledger, Survey};
 use crate::lock::{self, Holder, LockDir};
 use crate::observe::{UnitBytes, glance, read_file, stat_file};
-use crate::plan::{Form, Plan, Wanted};
+use crate::plan::{Direction, Form, HeldKind, Plan, Wanted};
 use crate::problem::Problem;
 use crate::recall::Recall;
 use crate::reconcile::{ManagedFile, Unit, is_conclusive};
@@ -184,7 +185,7 @@ impl Store {
     }
 
     /// Whether a mount has left the real files behind.
-    pub(crate) fn is_behind(&self) -> Result<bool> {
+    pub fn is_behind(&self) -> Result<bool> {
         Ok(self.ledger_head()?.covered)
     }
 
@@ -201,6 +202,14 @@ impl Store {
     /// What would be done to bring the real files and the store in step. Changes nothing.
     pub fn plan(&self, wanted: &Wanted) -> Result<Plan> {
         self.look(wanted).map(|looked| looked.plan)
+    }
+
+    /// How many conversations are not in step in this direction. A copy that is not joined has nothing to follow.
+    pub fn count_out_of_step(&self, direction: Direction) -> Result<usize> {
+        let plan = self.plan(&Wanted::all(direction))?;
+        let held = plan.held.iter().filter(|held| held.kind != HeldKind::Unjoined).map(|held| held.id);
+        let steps = plan.steps.iter().map(|step| Some(step.id));
+        Ok(steps.chain(held).collect::<HashSet<_>>().len())
     }
 
     /// Looks without a lock: what is renamed by somebody meanwhile is looked for again.

@@ -6,6 +6,7 @@ use jp_store::ConversationId;
 use jp_store::conflict::Kept;
 use jp_store::layout::Partition;
 use jp_store::lock::{LockInfo, State};
+use jp_store::plan::Direction;
 use jp_store::presence::StoragePresence;
 use jp_store::problem::{Problem, What};
 use jp_store::time::rfc3339;
@@ -21,8 +22,8 @@ use crate::ui::clean;
 
 /// Tell where things are and how they are.
 ///
-/// The workspace, the store, this terminal, how many conversations there are, what is mounted, what was saved through a
-/// mount and is not a whole document, who holds which conversation, what is kept of old conflicts, and what is wrong.
+/// The workspace, the store, this terminal, how many conversations there are, what is mounted, whether the real files
+/// followed the last mount, what was saved through a mount and is not a whole document, who holds which conversation, what is kept of old conflicts, and what is wrong.
 /// Reads every conversation and changes nothing. The exit code is 4 when something cannot
 /// be read; `jp doctor` says what to do about it.
 #[derive(Debug, clap::Args)]
@@ -43,6 +44,8 @@ struct Report {
     mounts: Vec<Mount>,
     /// How many other worktrees of the store are mounted.
     mounts_elsewhere: usize,
+    /// How many conversations' real files did not follow the last mount, which has ended; `null` if that cannot be told.
+    behind: Option<usize>,
     drafts: Vec<drafts::Record>,
     /// Files that are hidden in this worktree.
     hidden: Vec<Hidden>,
@@ -152,6 +155,12 @@ impl Report {
             *number += 1;
         }
         let (mounts, mounts_elsewhere) = Mount::list(view);
+        let behind = match &view.store.layout().work {
+            Some(_) if !mounts.iter().any(Mount::is_alive) && view.store.is_behind()? => {
+                view.store.count_out_of_step(Direction::Out).ok()
+            }
+            _ => Some(0),
+        };
         let name = |id: Option<jp_store::ConversationId>| id.map(|id| id.to_string());
         Ok(Self {
             workspace: Workspace { root: workspace.project.display().to_string(), id: workspace.id.to_string() },
@@ -169,6 +178,7 @@ impl Report {
             counts,
             mounts,
             mounts_elsewhere,
+            behind,
             drafts: drafts::Record::all(view)?,
             hidden: view.store.all_hidden_files(&view.snapshot)?.into_iter().map(Hidden::from).collect(),
             conflicts: view.store.conflicts()?.into_iter().map(Conflict::from).collect(),
@@ -214,6 +224,11 @@ impl Report {
         }
         if self.mounts_elsewhere > 0 {
             say("mount", &format!("{} mounted as well", count(self.mounts_elsewhere, "other worktree")))?;
+        }
+        if self.behind != Some(0) {
+            let number = self.behind.map(|number| format!(": {}", count(number, "conversation")));
+            let number = number.unwrap_or_default();
+            say("behind", &format!("the real files did not follow the last mount{number}; `jp export` lets them"))?;
         }
         let arriving = |id: &str| self.mounts.iter().any(|mount| mount.is_arriving(id));
         // The mount has told of those that it is taking in.

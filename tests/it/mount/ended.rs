@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use jp_tests::{LIMIT, Mounted, TestEnv, User, ids, wait_for};
+use jp_tests::{LIMIT, Mounted, TestEnv, User, ids, is_alive, wait_for};
 
 use super::everyone;
 
@@ -40,6 +40,91 @@ fn several_mounts_end_and_one_of_them_does_not_follow() {
     assert_eq!(report[0]["left"][0]["id"], format!("jp-c{}", ids::D), "{}", told.told());
     assert_eq!(report[0]["left"][0]["kind"], "busy", "{}", told.told());
     holder.finish().ok();
+}
+
+/// Whether `jp status` says that the real files are behind, and what to do.
+fn is_told_behind(m: &Mounted) -> bool {
+    let told = m.jp(&["status"]).stdout;
+    told.lines().any(|line| line.starts_with("behind") && line.contains("jp export"))
+}
+
+#[test]
+fn a_process_that_dies_while_the_real_files_follow() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.script("JP_LOCK_DURATION=1h jp mount > /dev/null").ok();
+    m.sh("sed -i 's/Weekend/Later/' \"$D/metadata.json\"; echo note > \"$A/notes.md\"");
+    let holder = m.start(&format!("exec jp lock run jp-c{} -- cat", ids::D));
+    let lock = m.workspace().silo().join(format!("locks/jp-c{}.lock", ids::D));
+    wait_for("the lock", LIMIT, || fs::read(&lock).is_ok_and(|text| !text.is_empty()));
+    // The process behind the mount waits for the lock when it is killed.
+    let [one, other] = [0, 1].map(|_| m.start("exec jp unmount"));
+    wait_for("the unmount", LIMIT, || !m.is_mounted());
+    m.crash();
+    for told in [one.finish(), other.finish()] {
+        let told = told.fails_with(1);
+        assert!(told.stderr.contains("jp export"), "{}", told.told());
+    }
+    assert!(is_told_behind(&m));
+    holder.finish().ok();
+    m.jp(&["export"]).ok();
+    m.script("cd \"$M\" && grep -q Later 17528862001-*/metadata.json && cat \"$A/notes.md\"").ok();
+    assert!(!is_told_behind(&m));
+}
+
+#[test]
+fn a_dead_mount_has_left_the_real_files_behind() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    m.sh("sed -i 's/Weekend/Later/' \"$D/metadata.json\"");
+    m.crash();
+    let told = m.jp(&["unmount"]).fails_with(1);
+    assert!(told.stderr.contains("jp export"), "{}", told.told());
+    assert!(!m.is_mounted() && is_told_behind(&m));
+    m.jp(&["export"]).ok();
+    assert!(!is_told_behind(&m));
+    // One that changed nothing leaves nothing behind.
+    m.begin(&[]);
+    m.crash();
+    m.end(&[]);
+    assert!(!is_told_behind(&m));
+    m.begin(&[]);
+    m.sh("echo note > \"$A/notes.md\"");
+    m.end(&["--no-export"]);
+    assert!(is_told_behind(&m));
+}
+
+#[test]
+fn drafts_are_named() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let told = m.end(&[]);
+    assert!(!told.stderr.contains("jp draft"), "{}", told.told());
+    m.begin(&[]);
+    m.sh("printf '[ 1,' > \"$D/events.json\"; mkdir 17600000001-new; printf '{' > 17600000001-new/metadata.json");
+    let told = m.end(&[]);
+    for word in [&format!("jp-c{} events.json", ids::D), "jp-c17600000001", "jp draft ls"] {
+        assert!(told.stderr.contains(word), "{word}: {}", told.told());
+    }
+    m.begin(&[]);
+    let told = m.jp(&["unmount", "--json"]).ok();
+    let report: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!(report[0]["drafts"].as_array().map(Vec::len), Some(2), "{}", told.told());
+}
+
+#[test]
+fn a_detached_mount_is_told_as_one() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let pid = m.daemon().expect("mount.json has the process");
+    let guest = m.start("cd \"$M/$A\" && touch \"$T/inside\" && exec cat");
+    wait_for("a guest", LIMIT, || m.workspace().env().root().join("tmp/inside").exists());
+    assert!(!m.jp(&["status"]).ok().stdout.contains("detached"));
+    m.sh("echo note > \"$D/notes.md\"");
+    m.end(&["--lazy"]);
+    let told = m.jp(&["status"]).ok();
+    assert!(told.stdout.contains("detached"), "{}", told.told());
+    assert_eq!(m.status("mounts")[0]["detached"], true);
+    guest.finish().ok();
+    wait_for("the daemon's end", LIMIT, || !is_alive(pid));
+    m.script("cat \"$M/$D/notes.md\"").ok();
+    assert_eq!(m.status("mounts"), [] as [serde_json::Value; 0]);
 }
 
 #[test]

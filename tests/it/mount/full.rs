@@ -120,6 +120,22 @@ fn a_store_that_becomes_read_only() {
         assert!(told.code != 0 && told.stderr.contains("Read-only file system"), "{}", told.told());
     }
     assert_eq!(m.sh("cat \"$D/notes.md\"").stdout, "a note");
+    let told = m.jp(&["unmount"]).fails_with(4);
+    assert!(told.stderr.contains("jp export"), "{}", told.told());
+    drop(m);
+}
+
+#[test]
+fn the_end_on_a_full_store() {
+    let Some((m, disk)) = on_small_disk(tmpfs) else { return };
+    m.sh("rm -r \"$D\"");
+    disk.fill();
+    let told = m.jp(&["unmount"]).fails_with(4);
+    assert!(told.stderr.contains("jp export"), "{}", told.told());
+    m.script("ls \"$M/$D/metadata.json\"").ok();
+    disk.clear();
+    m.jp(&["export"]).ok();
+    m.script("test ! -e \"$M/$D\"").ok();
     drop(m);
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Mount {
     alive: bool,
     /// Whether it was left behind by one that is not.
     stale: bool,
+    /// Whether it is not mounted any more, and its process waits for those who are still in it.
+    detached: bool,
     options: Vec<String>,
     since: Option<String>,
     version: Option<String>,
@@ -73,6 +75,7 @@ impl Mount {
             pid: Some(record.pid),
             alive,
             stale: !alive,
+            detached: alive && !known.is_there(),
             options: record.options.clone(),
             since: Some(record.since.clone()),
             version: Some(record.version.clone()),
@@ -89,6 +92,11 @@ impl Mount {
         }
     }
 
+    /// Whether its process is there, so that the real files follow when it ends.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive
+    }
+
     /// Whether the mount is taking in this conversation.
     pub(crate) fn is_arriving(&self, id: &str) -> bool {
         self.arrivals.iter().any(|arrival| arrival.id == id)
@@ -102,6 +110,7 @@ impl Mount {
             pid: None,
             alive: false,
             stale: true,
+            detached: false,
             options: Vec::new(),
             since: None,
             version: None,
@@ -123,6 +132,9 @@ impl Mount {
         let process = self.pid.map(|pid| format!("process {pid}"));
         let about = if self.stale {
             vec!["its process is gone; `jp mount` mounts it again, `jp unmount` clears it away".to_owned()]
+        } else if self.detached {
+            let waits = "detached: it ends, and the real files follow, when the last one in it leaves".to_owned();
+            process.into_iter().chain([waits]).collect()
         } else {
             let shown = self.shown.map(|shown| format!("{} shown", change::count(shown, "conversation")));
             let manner = self.staleness.clone().unwrap_or_else(|| "does not answer".to_owned());
