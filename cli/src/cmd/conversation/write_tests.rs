@@ -56,7 +56,8 @@ fn exit_codes_and_advice() {
     check("c edit 17528832004 --pin", 0, "is like that already");
     check("c edit 17528832001 17528832002 --pin", 0, "jp-c17528832002 is changed");
     check("c edit 17528832001 --tmp=soon", 2, "7d");
-    check("c edit 17528832002 --local=false", 0, "1 conversation above it is shown with it");
+    check("c edit 17528832002 --local=false", 1, "lies beneath what is private: jp-c17528832001");
+    check("c edit 17528832002 17528832001 --local=false", 0, "1 conversation above it is shown with it");
     check("c label add -i 17528832001 1x", 2, "letter");
     check("c use", 1, "no previous one");
     check("c use 17528832001", 0, "“First” now");

@@ -169,7 +169,7 @@ mod tests {
         check(TEXT, Found::Current { executable: true });
         check("old\n", Found::Former { executable: true });
         check(&format!("{TEXT}\n"), Found::Edited { executable: true });
-        check(&TEXT.replace("version 2", "version 3"), Found::Edited { executable: true });
+        check(&TEXT.replace(MARKER, &format!("{MARKER}1")), Found::Edited { executable: true });
         check(&TEXT.replace('\n', "\r\n"), Found::Edited { executable: true });
         check("old", Found::Other("another hook"));
         check("", Found::Other("another hook"));
