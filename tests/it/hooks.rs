@@ -356,10 +356,11 @@ fn a_commit_holds_what_was_exported() {
 #[test]
 fn a_commit_follows_what_moved() {
     let it = Repository::prepared(&[
-        (".jp/conversations/17528832001-old/events.json", "a\n"),
+        (".jp/conversations/17528832001-old/events.json", "[{\"a\": 1}]\n"),
         (".jp/conversations/17528832001-old/notes/x — y.md", "n\n"),
-        (".jp/conversations/17528832001-old/conversations/17528842001-größe/events.json", "b\n"),
-        (".jp/conversations/.archive/17528852001/events.json", "c\n"),
+        (".jp/conversations/17528832001-old/conversations/17528842001-größe/events.json", "[{\"b\": 1}]\n"),
+        (".jp/conversations/.archive/17528852001/events.json", "[]\n"),
+        (".jp/conversations/.archive/17528852001/untold.md", "of a conversation without events\n"),
         (".jp/conversations/17528862001-hidden/events.json", "d\n"),
         (".jp/conversations/17528862001-hidden/gone.md", "e\n"),
     ]);
@@ -371,7 +372,7 @@ fn a_commit_follows_what_moved() {
          mv '17528832001-the new'/conversations/17528842001-größe 17528842001
          mv .archive/17528852001 17528852001-back
          rm -r 17528862001-hidden
-         echo bb > 17528842001/events.json",
+         echo '[{\"b\": 1}, {\"b\": 2}]' > 17528842001/events.json",
         0,
     );
     it.put("code", "1\n");
@@ -386,10 +387,12 @@ fn a_commit_follows_what_moved() {
             "17528852001-back/events.json",
         ]
     );
-    assert_eq!(it.committed(".jp/conversations/17528842001/events.json").as_deref(), Some("bb\n"));
+    let grown = "[{\"b\": 1}, {\"b\": 2}]\n";
+    assert_eq!(it.committed(".jp/conversations/17528842001/events.json").as_deref(), Some(grown));
     let left = it.git(&["status", "--porcelain", "--untracked-files=all"]).ok().stdout;
     let expected = [
         "?? \".jp/conversations/17528832001-the new/mine.md\"\n",
+        "?? .jp/conversations/17528852001-back/untold.md\n",
         "?? .jp/conversations/17528872001-untracked/events.json\n",
     ];
     assert_eq!(left, expected.concat());
@@ -493,6 +496,7 @@ fn odd_names() {
     let it = Repository::named("a project's — \"ö\" $dir");
     it.jp(&["hooks", "install"]).ok();
     it.put(file, "old\n");
+    it.put(".jp/conversations/17528832001-a/events.json", "[{\"a\": 1}]\n");
     it.git(&["add", "--all"]).ok();
     it.git(&["commit", "--quiet", "--no-verify", "--message=before"]).ok();
     it.fake_jp("mv .jp/conversations/17528832001-a '.jp/conversations/17528832001-b c'", 0);

@@ -156,6 +156,59 @@ fn what_is_held_is_committed_as_it_was() {
     pair.assert_committed(&linked);
 }
 
+/// A repository tracked second directories with the numbers of two conversations, and the user has removed them. What git does
+/// not track of these conversations is not committed.
+#[test]
+fn a_planted_directory_that_went_is_no_move() {
+    let (pair, id) = Pair::new();
+    let unknown = new(&pair.it.work, "Not for git yet", &[]);
+    let events = r#"[{"timestamp":"2025-07-19 00:00:00.0","type":"turn_start"}]"#;
+    fs::write(work_file(&pair.it.work, &unknown, "events.json"), events).expect("written");
+    pair.it.jp(&["export"]).ok();
+    let planted = [&id, &unknown].map(|id| pair.it.root().join(format!(".jp/conversations/{}-zzz", &id[4..])));
+    let known = in_work(&pair.it.work, &id).expect("shown");
+    for dir in &planted {
+        fs::create_dir(dir).expect("made");
+        for name in ["metadata.json", "base_config.json", "events.json"] {
+            fs::copy(known.join(name), dir.join(name)).expect("copied");
+        }
+        fs::write(dir.join("notes.md"), "planted").expect("written");
+        pair.it.git(&["add", dir.to_str().expect("UTF-8")]).ok();
+    }
+    pair.it.git(&["commit", "--quiet", "--no-verify", "--message=planted"]).ok();
+    for (id, dir) in [&id, &unknown].into_iter().zip(&planted) {
+        fs::remove_dir_all(dir).expect("removed");
+        fs::write(work_file(&pair.it.work, id, "notes.md"), "secret").expect("written");
+    }
+    let told = pair.commit().ok();
+    assert!(told.stderr.contains("not staged") && told.stderr.contains(&unknown[4..]), "{}", told.told());
+    let tree = pair.it.tree();
+    assert!(tree.iter().all(|path| !path.contains(&unknown[4..]) && !path.ends_with("notes.md")), "{tree:?}");
+    pair.assert_committed(&id);
+}
+
+/// What git cannot stage does not stop the commit: a socket in the place of a user file, and a `.jp` that is a link.
+#[test]
+fn what_git_cannot_stage_does_not_stop_it() {
+    let (pair, id) = Pair::new();
+    let notes = work_file(&pair.it.work, &id, "notes.md");
+    fs::write(&notes, "notes").expect("written");
+    pair.it.git(&["add", "--all"]).ok();
+    pair.commit().ok();
+    fs::remove_file(&notes).expect("removed");
+    let _socket = std::os::unix::net::UnixListener::bind(&notes).expect("bound");
+    fs::write(pair.it.root().join("code.c"), "x").expect("written");
+    pair.it.git(&["add", "code.c"]).ok();
+    pair.commit().ok();
+    assert!(pair.it.committed("code.c").is_some());
+    let (jp, away) = (pair.it.root().join(".jp"), pair.it.env.root().join("away"));
+    fs::rename(&jp, &away).expect("moved");
+    symlink(&away, &jp).expect("linked");
+    let before = pair.it.tree();
+    pair.commit().ok();
+    assert_eq!(pair.it.tree(), before);
+}
+
 /// A link in the place of all conversations takes none out of the commit.
 #[test]
 fn a_failed_export_stages_nothing() {
