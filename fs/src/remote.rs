@@ -1,6 +1,8 @@
 //! Filesystems that other hosts or other programs change without the kernel here hearing of it, so that watching is not
 //! enough. Known by the number that `statfs` gives them.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use jp_store::beneath::AllowedDirs;
@@ -41,8 +43,20 @@ pub(crate) fn name(magic: i64) -> Option<&'static str> {
 pub(crate) fn reason<'a>(allowed: &AllowedDirs, dirs: impl IntoIterator<Item = &'a Path>) -> Option<String> {
     dirs.into_iter().find_map(|dir| {
         let name = name(allowed.filesystem_type(dir).ok()?)?;
-        Some(format!("{} is on {name}, where the system does not tell of changes from elsewhere", dir.display()))
+        Some(unheard(dir, name))
     })
+}
+
+/// Fails if watching a directory that is open is not enough: another filesystem may be mounted anywhere beneath a local store.
+pub(crate) fn check(dir: &File, path: &Path) -> io::Result<()> {
+    match AllowedDirs::filesystem_type_of(dir).ok().and_then(name) {
+        Some(name) => Err(io::Error::other(unheard(path, name))),
+        None => Ok(()),
+    }
+}
+
+fn unheard(dir: &Path, name: &str) -> String {
+    format!("{} is on {name}, where the system does not tell of changes from elsewhere", dir.display())
 }
 
 #[cfg(test)]

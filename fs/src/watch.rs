@@ -113,7 +113,11 @@ impl Watch {
         let (bell, waker) = bell()?;
         let books = ["tree.json", "tree.journal", "projection.json", "journal"].map(OsString::from);
         let (standing, memory) = (Arc::<Standing>::default(), Arc::default());
-        let why = if polling { Some(ASKED_TO_POLL.to_owned()) } else { remote::reason(&allowed, [&*layout.store.dir]) };
+        let why = if polling {
+            Some(ASKED_TO_POLL.to_owned())
+        } else {
+            remote::reason(&allowed, [&*layout.store.dir, &*layout.store.conversations()])
+        };
         let inotify = if why.is_some() { None } else { system() };
         if let Some(why) = why.or_else(|| inotify.is_none().then(|| NO_WATCHES.to_owned())) {
             tracing::info!("the store is looked at once a second: {why}");
@@ -370,6 +374,7 @@ impl Watch {
     fn add_for(&mut self, path: &Path, on: On, what: AddWatchFlags) -> io::Result<Option<File>> {
         let Some(inotify) = &self.inotify else { return Ok(None) };
         let dir = self.allowed.open_dir(path)?;
+        remote::check(&dir, path)?;
         let descriptor = inotify.add_watch(&AllowedDirs::path_of(&dir), what)?;
         self.on.insert(descriptor, on);
         Ok(Some(dir))

@@ -515,8 +515,12 @@ impl AllowedDirs {
 
     /// What kind of filesystem a path is on, as `statfs` numbers them.
     pub fn filesystem_type(&self, path: &Path) -> io::Result<i64> {
-        let told = nix::sys::statfs::fstatfs(&self.pin(path)?)?;
-        Ok(told.filesystem_type().0)
+        Self::filesystem_type_of(&self.pin(path)?)
+    }
+
+    /// What kind of filesystem an open file or directory is on.
+    pub fn filesystem_type_of(open: &impl AsFd) -> io::Result<i64> {
+        Ok(nix::sys::statfs::fstatfs(open)?.filesystem_type().0)
     }
 
     /// Another path to an open directory, for calls of the system that take nothing but a path. It leads to that very

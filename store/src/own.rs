@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::beneath::LARGEST;
 use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::files::{NewContent, exists, kind, stat};
@@ -23,6 +24,9 @@ const NOT_EXPORTED: &str = "QUERY_MESSAGE.md";
 
 /// What a directory's fingerprint is: there is nothing to it but being one.
 const DIRECTORY: Digest = Digest([0; 16]);
+
+/// What stands for the fingerprint of a file that is too large to be read. It says nothing about the bytes.
+const TOO_LARGE: Digest = Digest([0xff; 16]);
 
 /// One file on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +54,7 @@ impl OwnFile {
     /// What is remembered of it when both have it alike.
     pub(crate) fn base(&self) -> Option<FileBase> {
         let (store, work) = (self.store?, self.work?);
-        let alike = store.digest == work.digest;
+        let alike = store.digest == work.digest && store.digest != TOO_LARGE;
         alike.then_some(FileBase { digest: Some(store.digest), store: Some(store.stamp), work: Some(work.stamp) })
     }
 
@@ -64,6 +68,32 @@ impl OwnFile {
             Action::Keep | Action::Unproject | Action::Drop | Action::Hold => None,
         }
     }
+}
+
+/// Whether a file is too large to be copied from one root to the other. It stays where it is and is named; the rest of its
+/// conversation goes on without it.
+fn is_too_large(stat: &Stat) -> bool {
+    stat.kind == Kind::File && stat.size > LARGEST
+}
+
+/// Takes out of these files of a directory those that are too large to be copied.
+pub(crate) fn take_too_large(disk: &dyn Disk, dir: &Path, paths: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    let mut large = Vec::new();
+    for path in &*paths {
+        if stat(disk, &dir.join(path))?.is_some_and(|stat| is_too_large(&stat)) {
+            large.push(path.clone());
+        }
+    }
+    paths.retain(|path| !large.contains(path));
+    Ok(large)
+}
+
+/// The files that are left out when a conversation is copied whole, from the store or into it.
+pub(crate) fn left_out(disk: &dyn Disk, dir: &Path, entry: Option<&Entry>) -> Result<Vec<OwnFile>> {
+    let mut paths = unmanaged(disk, dir)?;
+    paths.retain(|path| is_exported(path) && !hides(entry, path));
+    let held = |path| OwnFile { path, store: None, work: None, action: Action::Hold, shown: false, comes_out: false };
+    Ok(take_too_large(disk, dir, &mut paths)?.into_iter().map(held).collect())
 }
 
 /// The fingerprint of what is about to be written.
@@ -165,7 +195,12 @@ pub(crate) fn look(
             },
         );
         let comes_out = action == Action::Keep && store.is_some() && work.is_none() && !hidden;
-        found.push(OwnFile { path, store, work, action, shown, comes_out });
+        let mut file = OwnFile { path, store, work, action, shown, comes_out };
+        let large = [store, work].map(|copy| copy.is_some_and(|copy| copy.digest == TOO_LARGE));
+        if large == [true; 2] || large != [false; 2] && file.source().is_some() {
+            (file.action, file.comes_out) = (Action::Hold, false);
+        }
+        found.push(file);
     }
     Ok(found)
 }
@@ -257,6 +292,7 @@ fn copy(
     let (stamp, digest) = match (stat.kind, unread) {
         (Kind::Dir, _) => (stat.into(), DIRECTORY),
         (_, Some(digest)) => (stat.into(), digest),
+        (Kind::File, None) if is_too_large(&stat) => (stat.into(), TOO_LARGE),
         (Kind::Link, None) => {
             let target = disk.read_link(path).context("read link", path)?;
             (stat.into(), digest_of_link(&target))

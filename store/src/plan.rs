@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::beneath::WrongKind;
 use crate::error::Error;
 use crate::id::ConversationId;
 use crate::json::JsonError;
@@ -221,6 +222,11 @@ pub(crate) const LOST: &str = "nothing says that it was removed";
 /// Why a copy stays that has something of its own.
 pub(crate) const OUTLIVED: &str = "its copy here, or one beneath it, was edited";
 
+/// What is said of a user file that is not copied from one root to the other.
+pub(crate) fn too_large(path: &Path) -> String {
+    format!("{}: {}; it is not copied", path.display(), WrongKind::TOO_LARGE)
+}
+
 /// What is said of a copy whose conversation the store does not have any more.
 pub(crate) fn lost(id: ConversationId, why: &str) -> String {
     format!(
@@ -289,6 +295,7 @@ impl Steps<'_> {
             (Roots::Store, Some(path)) if wanted.is_some() => {
                 if direction != Direction::In {
                     self.step(Deed::Copy, path);
+                    sighting.own.iter().for_each(|file| self.own(file, path));
                 }
             }
             (Roots::Removed, path) => self.step(Deed::Hide, path.unwrap_or(self.ground.reached)),
@@ -300,6 +307,7 @@ impl Steps<'_> {
                 flaws.for_each(|flaw| self.hold(path, flaw));
                 if !broken {
                     self.step(Deed::Import, path);
+                    sighting.own.iter().for_each(|file| self.own(file, path));
                 }
             }
             (Roots::Leftover, Some(path)) => self.step(Deed::Withdraw, path),
@@ -387,7 +395,11 @@ impl Steps<'_> {
             Action::Unproject => self.step(Deed::Hide, &path),
             Action::Drop => self.step(Deed::Remove, &path),
             Action::Conflict { winner } => self.step(Deed::Conflict { winner }, &path),
-            Action::Keep | Action::Hold => {}
+            Action::Hold => {
+                let reason = too_large(&self.shown(&path));
+                self.plan.held.push(Held { id: Some(self.id), kind: HeldKind::Failed, reason });
+            }
+            Action::Keep => {}
         }
     }
 

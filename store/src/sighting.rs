@@ -232,12 +232,16 @@ impl Sighting {
                     sighting.at = snapshot.real_dir(layout, id);
                 } else {
                     sighting.roots = Roots::Store;
+                    if sighting.wanted.is_some() {
+                        sighting.own = dirs.store.map_or(Ok(Vec::new()), |dir| own::left_out(disk, dir, entry))?;
+                    }
                 }
                 return Ok(sighting);
             }
             (None, _) => {
                 sighting.roots = Roots::Work;
                 sighting.see_units(disk, found, base, entry)?;
+                sighting.own = dirs.work.map_or(Ok(Vec::new()), |dir| own::left_out(disk, dir, None))?;
                 if let Some(work) = dirs.work
                     && base.is_some()
                     && !is_trashed(disk, layout, id)?

@@ -75,7 +75,9 @@ impl Watch {
         let polled = if polling {
             Some(ASKED_TO_POLL.to_owned())
         } else {
-            remote::reason(&allowed, [&*layout.store.dir, &*layout.storage])
+            let conversations = [layout.store.conversations(), layout.storage.join(CONVERSATIONS)];
+            let dirs = [&*layout.store.dir, &*layout.storage].into_iter().chain(conversations.iter().map(|dir| &**dir));
+            remote::reason(&allowed, dirs)
         };
         let mut watch = Self { inotify: None, on: HashMap::new(), layout, allowed, polled };
         match &watch.polled {
@@ -236,6 +238,7 @@ impl Watch {
     fn watch(&mut self, path: &Path, what: AddWatchFlags, on: On) -> io::Result<Option<File>> {
         let Some(inotify) = &self.inotify else { return Ok(None) };
         let dir = self.allowed.open_dir(path)?;
+        remote::check(&dir, path)?;
         // One that has moved gets the same number again, and its new path with it.
         let descriptor = inotify.add_watch(&AllowedDirs::path_of(&dir), what)?;
         self.on.insert(descriptor, on);

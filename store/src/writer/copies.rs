@@ -17,7 +17,7 @@ use crate::id::ConversationId;
 use crate::layout::{CONVERSATIONS, managed};
 use crate::ledger::Left;
 use crate::observe::{UnitBytes, stat_file, unmanaged};
-use crate::own::{digest, is_exported};
+use crate::own::{digest, is_exported, take_too_large};
 use crate::parallel;
 use crate::plan::{Deed, Held, HeldKind, Nesting, Step};
 use crate::presence::{Projection, StoragePresence};
@@ -115,6 +115,7 @@ impl Operation<'_> {
         let mut own = unmanaged(disk, store)?;
         own.retain(|path| is_exported(path) && !self.is_hidden(id, path));
         let has_own = !own.is_empty();
+        take_too_large(disk, store, &mut own)?;
         for file in gather(disk, store, own)? {
             // What is written to it from now on is measured against what was read.
             let base = FileBase { digest: Some(digest(&file.content)), store: None, work: None };

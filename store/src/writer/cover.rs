@@ -10,8 +10,9 @@ use crate::id::ConversationId;
 use crate::layout::managed;
 use crate::lock::{Guard, Wait, make_room_for_files};
 use crate::observe::{Flaw, UnitBytes};
+use crate::own;
 use crate::parallel;
-use crate::plan::{LOST, OUTLIVED};
+use crate::plan::{LOST, OUTLIVED, too_large};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Unit};
 use crate::sighting::{Roots, Sighting, is_known};
@@ -125,6 +126,12 @@ impl Operation<'_> {
             {
                 covered.refused.push(format!("{}: {reason}", managed(work, file).display()));
             }
+        }
+        let found = self.snapshot().find(guard.id())?;
+        if let (Some(store), Some(work)) = (found.dirs().store, found.dirs().work) {
+            let own = own::look(self.store().disk(), store, work, self.ledger().get(guard.id()), found.rule)?;
+            let held = own.iter().filter(|file| file.action == Action::Hold && file.work.is_some());
+            covered.refused.extend(held.map(|file| too_large(&work.join(&file.path))));
         }
         self.project(guard)
     }

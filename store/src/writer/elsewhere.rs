@@ -18,9 +18,9 @@ use crate::layout::{Layout, WorkRoot, managed};
 use crate::meta::Meta;
 use crate::modes::Access;
 use crate::observe::{read_file, unmanaged};
-use crate::own::{hides, is_exported, leads_inside};
+use crate::own::{hides, is_exported, leads_inside, take_too_large};
 use crate::parallel;
-use crate::plan::{Deed, Form, Held, HeldKind, Plan, Step, Wanted};
+use crate::plan::{Deed, Form, Held, HeldKind, Plan, Step, Wanted, too_large};
 use crate::reconcile::{Digest, ManagedFile, Unit};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -209,7 +209,13 @@ impl<'a> View<'a> {
         if new {
             visited.plan.steps.push(Step { id: found.id, deed: Deed::Copy, path: home.clone() });
         }
-        for file in self.files(found)? {
+        let (files, left_out) = self.files(found)?;
+        for path in left_out {
+            let reason = too_large(&target.join(&path));
+            visited.plan.held.push(Held { id: Some(found.id), kind: HeldKind::Failed, reason });
+            visited.theirs.insert(home.join(path));
+        }
+        for file in files {
             let (path, full) = (home.join(&file.path), target.join(&file.path));
             let digest = match &file.content {
                 NewContent::File { bytes, .. } => Digest::of(bytes),
@@ -262,11 +268,11 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The files of a conversation as they are now, whichever copy is current.
-    fn files(&self, found: &Conversation) -> Result<Vec<NewFile>> {
+    /// The files of a conversation as they are now, whichever copy is current, and those that are too large.
+    fn files(&self, found: &Conversation) -> Result<(Vec<NewFile>, Vec<PathBuf>)> {
         let disk = self.store.disk();
         let entry = self.snapshot.ledger.get(found.id);
-        let mut files = Vec::new();
+        let (mut files, mut left_out) = (Vec::new(), Vec::new());
         let mut events = None;
         for unit in Unit::ALL {
             let observed = found.observe(disk, unit, self.snapshot.base(found.id))?;
@@ -286,7 +292,9 @@ impl<'a> View<'a> {
         }
         let dirs = found.dirs();
         if let Some(dir) = dirs.store.or(dirs.work) {
-            let own = unmanaged(disk, dir)?.into_iter().filter(|path| is_exported(path) && !hides(entry, path));
+            let mut own = unmanaged(disk, dir)?;
+            own.retain(|path| is_exported(path) && !hides(entry, path));
+            left_out = take_too_large(disk, dir, &mut own)?;
             files.extend(gather(disk, dir, own)?);
         }
         let is_there = files.iter().any(|file| file.path == Path::new(transcript::NAME));
@@ -295,7 +303,7 @@ impl<'a> View<'a> {
             let made = events.and_then(|events| transcript::render(found.id, meta, &events));
             files.extend(made.map(|bytes| NewFile::bytes(transcript::NAME, bytes)));
         }
-        Ok(files)
+        Ok((files, left_out))
     }
 
     /// What a conversation comes to that could not be read: what an earlier export wrote of it stays.

@@ -71,8 +71,9 @@ impl Operation<'_> {
     pub(super) fn remember_own(&mut self, id: ConversationId, store: &Path, work: &Path) -> Result<()> {
         let entry = self.ledger().get(id);
         let before = entry.and_then(|entry| entry.left.as_ref()).map(|left| &left.own);
-        let mut own = BTreeMap::new();
+        let (mut own, mut is_held) = (BTreeMap::new(), false);
         for file in own::look(self.store().disk(), store, work, entry, Rule::Newest)? {
+            is_held |= file.action == Action::Hold;
             let path = to_text(&file.path);
             let both = file.store.is_some() && file.work.is_some();
             let copied = before.and_then(|before| before.get(&*path)).filter(|_| both);
@@ -81,6 +82,10 @@ impl Operation<'_> {
         }
         if !own.is_empty() || self.ledger().get(id).is_some_and(|entry| entry.left.is_some()) {
             self.left_mut(id).own = own;
+        }
+        if is_held {
+            // It is named every time that somebody looks.
+            self.left_mut(id).named = [None; 2];
         }
         Ok(())
     }

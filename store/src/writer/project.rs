@@ -13,7 +13,7 @@ use crate::layout::{Partition, managed};
 use crate::lock::{Guard, Wait};
 use crate::modes::Access;
 use crate::observe::{Rule, read_file, stat_file, unmanaged};
-use crate::own::{has_nothing_new, has_scratch, is_exported};
+use crate::own::{has_nothing_new, has_scratch, is_exported, take_too_large};
 use crate::plan::Nesting;
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, Base, Digest, FileBase, ManagedFile, Root, Unit, is_conclusive};
@@ -260,7 +260,9 @@ impl Operation<'_> {
             let contents = read_file(disk, &managed(&store, file))?;
             files.extend(contents.map(|contents| NewFile::bytes(file.name(), contents.bytes)));
         }
-        let others = unmanaged(disk, &store)?.into_iter().filter(|path| is_exported(path) && !self.is_hidden(id, path));
+        let mut others = unmanaged(disk, &store)?;
+        others.retain(|path| is_exported(path) && !self.is_hidden(id, path));
+        take_too_large(disk, &store, &mut others)?;
         files.extend(gather(disk, &store, others)?);
         self.check_reach(target)?;
         if let Some(parent) = target.parent() {

@@ -12,7 +12,7 @@ use crate::layout::{Partition, managed};
 use crate::lock::Guard;
 use crate::meta::{Meta, Parent};
 use crate::observe::{Flaw, Observed, UnitBytes, read_file, unmanaged};
-use crate::own::{came_back, is_exported, is_made};
+use crate::own::{came_back, is_exported, is_made, take_too_large};
 use crate::presence::{Projection, StoragePresence};
 use crate::reconcile::{Action, FileBase, ManagedFile, Root, Unit};
 use crate::scan::Place;
@@ -265,6 +265,7 @@ impl Operation<'_> {
         if is_made(disk, &work.dir.join(transcript::NAME))? {
             own.retain(|path| path != Path::new(transcript::NAME));
         }
+        take_too_large(disk, &work.dir, &mut own)?;
         files.extend(gather(disk, &work.dir, own)?);
         let meta = conversation.meta.clone();
         let beneath = conversation.parent;

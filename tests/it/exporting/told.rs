@@ -32,6 +32,37 @@ fn everybody_names_what_is_held() {
     w.jp(&["doctor"]).ok().says("All is well.");
 }
 
+/// The rest of its conversation goes both ways, and so does the rest of a conversation that is new.
+#[test]
+fn what_is_too_large_keeps_nothing_else() {
+    let w = TestEnv::new().init_workspace("main", "otvo8");
+    let [a, ..] = family(&w);
+    jp(&w, &["export"]);
+    let huge = |dir: &std::path::Path| {
+        File::create(dir.join("huge.bin")).and_then(|file| file.set_len((1 << 30) + 1)).expect("a sparse file");
+        fs::write(dir.join("notes.md"), "mine").expect("a new file");
+    };
+    huge(&in_work(&w, &a).expect("it is shown"));
+    let new = jp_tests::Sample::new(17_600_000_001).title("Pulled").write(&w, jp_tests::Place::Workspace);
+    huge(&new);
+    let told = w.jp(&["import"]).fails_with(1);
+    assert_eq!(told.stderr.matches("huge.bin: larger than 1 GiB").count(), 2, "{}", told.told());
+    let find = |name: &str| {
+        let dirs = fs::read_dir(w.silo().join("conversations")).expect("the store");
+        dirs.filter(|dir| dir.as_ref().is_ok_and(|dir| dir.path().join(name).exists())).count()
+    };
+    assert_eq!((find("notes.md"), find("huge.bin")), (2, 0));
+    // It is not taken for removed, nor are the files beside it.
+    w.jp(&["export"]).fails_with(1);
+    w.jp(&["import"]).fails_with(1);
+    assert!(new.join("huge.bin").exists() && new.join("notes.md").exists());
+    let to = w.env().root().join("elsewhere");
+    fs::rename(new.join("huge.bin"), w.silo().join("conversations/17600000001-pulled/huge.bin")).expect("moved");
+    let told = w.jp(&["export", "--to", to.to_str().expect("text")]).fails_with(1);
+    assert!(told.stderr.contains("huge.bin: larger than 1 GiB"), "{}", told.told());
+    assert!(to.join("17600000001-pulled/notes.md").exists());
+}
+
 /// What is broken is named once.
 #[test]
 fn what_is_broken_is_named_once() {

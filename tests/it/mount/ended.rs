@@ -92,6 +92,36 @@ fn a_dead_mount_has_left_the_real_files_behind() {
     assert!(is_told_behind(&m));
 }
 
+/// A user file that is too large stays in the store and is named. It keeps nothing else, and nothing at all while it is
+/// hidden.
+#[test]
+fn a_file_that_is_too_large_is_held_alone() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let new = m.jp(&["c", "new", "--title", "New"]).ok().stdout;
+    let new = new.trim().trim_start_matches("jp-c");
+    m.sh(&format!(
+        "echo old > \"$D/aaa\"; truncate -s 1100M \"$D/huge\" {new}-new/huge; echo new > {new}-new/zzz
+         echo new > \"$D/zzz\"; sed -i 's/Weekend/Later/' \"$D/metadata.json\"",
+    ));
+    let told = m.jp(&["unmount"]).fails_with(1);
+    assert_eq!(told.stderr.matches("did not follow").count(), 2, "{}", told.told());
+    assert_eq!(told.stderr.matches("/huge: larger than 1 GiB").count(), 2, "{}", told.told());
+    m.script(&format!("cd \"$M\" && grep -q Later {}-*/metadata.json && cat {}-*/{{aaa,zzz}}", ids::D, ids::D)).ok();
+    m.script(&format!("cd \"$M\" && cat {new}-new/zzz && test -z \"$(find . -name huge)\"")).ok();
+    for command in ["status", "doctor"] {
+        assert!(m.jp(&[command]).stdout.contains("/huge: "), "{command} names it");
+    }
+    m.jp(&["export"]).fails_with(1);
+    m.begin(&[]);
+    m.sh(&format!(
+        "rm {}-*/huge {new}-new/huge; truncate -s 1100M \"$A/aaa\"; rm \"$A/aaa\"; echo x > \"$A/zzz\"",
+        ids::D
+    ));
+    m.end(&[]);
+    m.script("cat \"$M/$A/zzz\" && test ! -e \"$M/$A/aaa\"").ok();
+    m.jp(&["export", "--check"]).ok();
+}
+
 #[test]
 fn drafts_are_named() {
     let Some(m) = Mounted::new(User::Own, &[]) else { return };

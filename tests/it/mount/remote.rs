@@ -92,6 +92,32 @@ fn a_store_on_another_mount_is_polled() {
     wait_for("the change", LIMIT, || m.try_sh("cat \"$C/notes.md\"").stdout == "from elsewhere");
 }
 
+/// A local store, with its conversations or one of them on another filesystem.
+#[test]
+fn a_part_of_the_store_on_another_mount_is_polled() {
+    if !geteuid().is_root() {
+        skip("only root can bind a directory");
+        return;
+    }
+    for mirror in [false, true] {
+        for whole in [true, false] {
+            let Some(server) = Mounted::new(User::Own, &[]) else { return };
+            let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+            let all = m.workspace().silo().join("conversations");
+            let (part, behind) = (if whole { all } else { m.stored(ids::D) }, server.stored(ids::D).join("part"));
+            copy_tree(&part, &behind).expect("copied");
+            let served = server.point().join(server.stored(ids::D).file_name().expect("a name")).join("part");
+            wait_for("the part in the other mount", LIMIT, || served.is_dir());
+            run("mount", &["--bind".as_ref(), served.as_ref(), part.as_ref()]);
+            m.mount(if mirror { &["--mirror"] } else { &[] }).ok();
+            let mount = &m.status("mounts")[0];
+            assert_eq!(mount["staleness"], "polling", "{mount}");
+            assert!(mount["why_polled"].as_str().is_some_and(|why| why.contains("is on FUSE")), "{mount}");
+            m.jp(&["unmount"]);
+        }
+    }
+}
+
 #[test]
 fn a_local_store_is_watched_and_one_that_is_asked_to_poll_says_so() {
     let Some(m) = Mounted::new(User::Own, &[]) else { return };
