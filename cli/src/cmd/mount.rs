@@ -8,6 +8,7 @@ use jp_fs::Options;
 use jp_store::beneath::trusted;
 use jp_store::boundaries::check_mount_point;
 use jp_store::layout::CONVERSATIONS;
+use jp_store::mountinfo;
 use jp_store::store::Store;
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ use crate::ctx::Ctx;
 use crate::daemon::{self, Job, Ready};
 use crate::error::{Error, Exit, Result};
 use crate::mounts::{self, Kind, Known, Record, Standing, StateDir};
-use crate::{mountinfo, ui};
+use crate::ui;
 
 /// Show the conversations as a filesystem.
 ///

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jp_store::layout::CONVERSATIONS;
+use jp_store::mountinfo;
 use jp_store::plan::HeldKind;
 use serde::Serialize;
 
 use crate::control::{self, Request};
 use crate::ctx::Ctx;
 use crate::error::{Error, Exit, Kind, Result};
-use crate::mountinfo;
 use crate::mounts::{self, Known, Standing, StateDir};
 use crate::process::{self, Occupant};
 use crate::steps::Left;
