@@ -172,3 +172,38 @@ fn another_worktree_that_cannot_be_looked_at() {
     );
     told.ok();
 }
+
+/// Each with another thing of one conversation that its user cannot read.
+const UNREADABLE: [&str; 6] = [
+    "\"$M/$D/events.json\"",
+    "\"$M/$D/metadata.json\"",
+    "\"$M/$D\"",
+    "\"$U/conversations/$D/events.json\"",
+    "\"$U/conversations/$D/metadata.json\"",
+    "\"$U/conversations/$D\"",
+];
+
+#[test]
+fn one_conversation_that_cannot_be_read_keeps_no_other() {
+    for unreadable in UNREADABLE {
+        let Some(m) = Mounted::not_yet(User::Nobody, TestEnv::in_memory) else { return };
+        m.script("jp export > /dev/null; echo note > \"$U/conversations/$A/notes.md\"").ok();
+        m.script(&format!("touch -d 2021-01-01 {unreadable}; chmod 000 {unreadable}")).ok();
+        let told = m.jp(&["export"]).fails_with(1);
+        assert!(told.stderr.contains(&ids::D.to_string()), "{unreadable}: {}", told.told());
+        m.script("test -e \"$M/$A/notes.md\"; echo more > \"$M/$A/more.md\"").ok();
+        let told = m.jp(&["import"]).fails_with(1);
+        assert!(told.stderr.contains(&ids::D.to_string()), "{unreadable}: {}", told.told());
+        m.script("test -e \"$U/conversations/$A/more.md\"; jp c edit --title Other jp-c17528832001").ok();
+        let told = m.jp(&["doctor"]);
+        assert!(told.code != 0 && told.stdout.contains(&ids::D.to_string()), "{unreadable}: {}", told.told());
+        m.jp(&["mount"]).ok();
+        m.script("cat \"$M\"/17528832001-*/more.md && cat \"$M\"/17528832001-*/events.json > /dev/null").ok();
+        let told = m.jp(&["unmount"]);
+        assert!(told.code < 2, "{unreadable}: {}", told.told());
+        m.script(&format!(
+            "chmod 700 {unreadable}; jp export; cat \"$M/$D/events.json\" \"$U/conversations/$D/events.json\""
+        ))
+        .ok();
+    }
+}
