@@ -9,7 +9,7 @@ use crate::beneath::{WrongKind, trusted};
 use crate::disk::{Disk, Kind};
 use crate::error::{Context as _, Error, Result};
 use crate::files::kind;
-use crate::layout::{ARCHIVE, Layout, StoreRoot, TRASH, WorkRoot};
+use crate::layout::{ARCHIVE, Layout, STORAGE, StoreRoot, TRASH, WorkRoot};
 use crate::mountinfo::{self, Location, Mount};
 use crate::scan::is_absent;
 
@@ -47,14 +47,27 @@ pub fn check_mount_point(layout: &Layout, point: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An export may go anywhere but into the store or the worktree's own conversations.
-pub(crate) fn check_target(layout: &Layout, target: &Path) -> Result<()> {
+/// An export may go anywhere but to where directories have a meaning: into the data directory, which has the stores, into the
+/// worktree's own conversations, and into any directory that a project keeps for `jp` or for git.
+pub(crate) fn check_target(layout: &Layout, data_dir: Option<&Path>, target: &Path) -> Result<()> {
     let ground = Ground::read();
+    let name = "the export's directory";
+    if let Some(data_dir) = data_dir
+        && ground.is_within(target, data_dir).context("look at", target)?
+    {
+        return Err(refuse(name, target, "lies in the data directory", data_dir));
+    }
+    let spot = ground.spot(target).context("look at", target)?;
+    if let Some(kept) =
+        spot.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == STORAGE || name == ".git"))
+    {
+        return Err(refuse(name, target, "lies in a directory that a project keeps for itself,", kept));
+    }
     let shown = layout.shown();
     let stores = std::iter::once(&layout.store).chain(&layout.siblings).flat_map(of_store);
     for taken in stores.chain(of_work(&shown)) {
         if ground.is_within(target, &taken).context("look at", target)? {
-            return Err(refuse("the export's directory", target, "lies in", &taken));
+            return Err(refuse(name, target, "lies in", &taken));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! wait, and one thing that cannot be read does not keep the others.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -206,4 +207,37 @@ fn one_conversation_that_cannot_be_read_keeps_no_other() {
         ))
         .ok();
     }
+}
+
+/// What an export must not be pointed at.
+#[test]
+fn targets_that_are_somebodys_own() {
+    let (w, second, _) = two_worktrees();
+    let other = w.env().init_workspace("other", "zz999");
+    new(&other, "Other", &[]);
+    fs::create_dir_all(w.root().join(".git/x")).expect("made");
+    let targets = [
+        w.env().data(),
+        w.env().data().join("new"),
+        w.env().data().join("workspace"),
+        other.silo(),
+        other.silo().join("conversations"),
+        second.storage(),
+        second.storage().join("conversations"),
+        other.storage().join("new"),
+        w.root().join(".git"),
+        w.root().join(".git/x"),
+        w.root().join(".git/new/deep"),
+        w.env().root().join("not/yet/.jp"),
+    ];
+    let linked = w.env().root().join("linked");
+    symlink(other.storage(), &linked).expect("linked");
+    let before = Shot::of(w.env().root());
+    for target in targets.iter().chain([&linked]) {
+        let told = w.jp(&["export", "--to", target.to_str().expect("UTF-8")]);
+        assert!((1..=2).contains(&told.code), "{}", told.told());
+        assert!(told.stderr.contains("export"), "{}", told.told());
+        before.assert_same(&Shot::of(w.env().root()));
+    }
+    jp(&w, &["export", "--to", w.env().root().join("jp.git").to_str().expect("UTF-8")]);
 }
