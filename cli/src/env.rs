@@ -86,7 +86,7 @@ impl Env {
             pid: self.pid,
             session: self.session.clone(),
             clock: self.clock.clone(),
-            covered: Arc::new(crate::mountinfo::is_ours_mounted),
+            covered: Arc::new(jp_store::mountinfo::is_ours_mounted),
         }
     }
 

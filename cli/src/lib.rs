@@ -12,7 +12,6 @@ mod daemon;
 mod drafts;
 mod env;
 mod error;
-mod mountinfo;
 mod mounts;
 mod process;
 mod reconcile;

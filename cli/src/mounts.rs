@@ -11,13 +11,14 @@ use jp_fs::mount::Status;
 use jp_store::beneath::{AllowedDirs, Over, trusted};
 use jp_store::layout::{CONVERSATIONS, Layout};
 use jp_store::modes::Access;
+use jp_store::mountinfo;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Address, Asked, Request};
 use crate::error::{self, Error, Result};
-use crate::{mountinfo, process};
+use crate::process;
 
 /// How long a daemon may take to say how it is.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -328,7 +329,7 @@ pub(crate) fn detach(point: &Path, lazy: bool) -> Result<()> {
 fn cut_off(point: &Path) -> bool {
     let mounts = mountinfo::read();
     let Some(mount) = mountinfo::at(&mounts, point) else { return false };
-    let switch = format!("/sys/fs/fuse/connections/{}/abort", mount.device);
+    let switch = format!("/sys/fs/fuse/connections/{}/abort", mount.device.1);
     if trusted::write(&switch, b"1").is_ok() {
         return false;
     }

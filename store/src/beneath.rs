@@ -57,6 +57,9 @@ struct AllowedDir {
     dir: RwLock<Option<Arc<OwnedFd>>>,
     /// Its path is a name for the descriptor and cannot be opened again.
     pinned: bool,
+    /// It may be made, because it was not there when it was allowed. One that was there and is gone was moved or removed by
+    /// somebody, who does not want half of it back.
+    may_be_made: bool,
 }
 
 /// Whether an error says that nothing is at a path.
@@ -130,18 +133,27 @@ impl AllowedDirs {
             return Ok(());
         }
         let dir = match open_top(&path) {
-            Ok(fd) => Some(Arc::new(fd)),
+            Ok(fd) => Some(fd),
             Err(error) if is_missing(&error) => None,
             Err(error) => return Err(error),
         };
-        self.add(AllowedDir { path, dir: RwLock::new(dir), pinned: false });
+        self.add_opened(path, dir);
         Ok(())
+    }
+
+    fn add_opened(&self, path: PathBuf, dir: Option<OwnedFd>) {
+        let may_be_made = dir.is_none();
+        self.add(AllowedDir { path, dir: RwLock::new(dir.map(Arc::new)), pinned: false, may_be_made });
     }
 
     /// As [`AllowedDirs::allow`] if the directory is there; `false` if it is not.
     pub fn allow_existing(&self, path: &Path) -> io::Result<bool> {
-        match open_top(&normal(path)) {
-            Ok(_) => self.allow(path).map(|()| true),
+        let path = normal(path);
+        match open_top(&path) {
+            Ok(fd) => {
+                self.add_opened(path, Some(fd));
+                Ok(true)
+            }
             Err(error) if is_missing(&error) => Ok(false),
             Err(error) => Err(error),
         }
@@ -149,7 +161,8 @@ impl AllowedDirs {
 
     /// Allows what is beneath an open directory, under a path that stands for it.
     pub fn allow_open(&self, path: &Path, dir: OwnedFd) {
-        self.add(AllowedDir { path: path.to_owned(), dir: RwLock::new(Some(Arc::new(dir))), pinned: true });
+        let dir = RwLock::new(Some(Arc::new(dir)));
+        self.add(AllowedDir { path: path.to_owned(), dir, pinned: true, may_be_made: false });
     }
 
     fn add(&self, new: AllowedDir) {
@@ -401,7 +414,25 @@ impl AllowedDirs {
                 let entry = self.entry(path)?;
                 Ok(nix::sys::stat::mkdirat(&entry.parent, entry.name, bits(mode))?)
             }
-            Place::Inside { .. } | Place::Above => trusted::create_dir(path, mode),
+            Place::Inside { dir, .. } => Self::create_given(path, mode, dir.may_be_made),
+            Place::Above => {
+                let may_be_made = self.0.read().iter().any(|dir| dir.may_be_made && dir.path.starts_with(path));
+                Self::create_given(path, mode, may_be_made)
+            }
+        }
+    }
+
+    /// Makes a directory that jp was given, or one above it.
+    fn create_given(path: &Path, mode: u32, may_be_made: bool) -> io::Result<()> {
+        if may_be_made {
+            return trusted::create_dir(path, mode);
+        }
+        match trusted::stat(path) {
+            Ok(_) => Err(Errno::EEXIST.into()),
+            Err(error) if is_missing(&error) => {
+                Err(io::Error::other(format!("{} was there, and was moved or removed meanwhile", path.display())))
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -113,12 +113,14 @@ impl Error {
         }
     }
 
-    /// Whether it is about what one file is, so that others are not affected: a file of the wrong kind, or a path that is
-    /// too long.
+    /// Whether it is about what one file is, so that others are not affected: a file of the wrong kind, one that may not be
+    /// read, or a path that is too long.
     pub(crate) fn is_about_one_file(&self) -> bool {
         match self {
             Self::Io { source, .. } => {
-                NotRegular::of(source).is_some() || source.kind() == io::ErrorKind::InvalidFilename
+                let is_refusal =
+                    matches!(source.kind(), io::ErrorKind::InvalidFilename | io::ErrorKind::PermissionDenied);
+                NotRegular::of(source).is_some() || is_refusal
             }
             Self::Unprojected { source, .. } => source.is_about_one_file(),
             _ => false,

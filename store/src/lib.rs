@@ -26,6 +26,7 @@ pub mod lock;
 pub mod meta;
 pub mod mirror;
 pub mod modes;
+pub mod mountinfo;
 pub mod moved;
 pub mod observe;
 mod own;

@@ -1,6 +1,6 @@
 //! What the other worktrees of a store remember, and whether the store knows this one. Reads only.
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,9 @@ use crate::id::ConversationId;
 use crate::identity::Identity;
 use crate::join::Exposure;
 use crate::journal::{self, Footing};
-use crate::layout::{Layout, STORAGE};
+use crate::layout::{Layout, STORAGE, StoreRoot};
 use crate::ledger::{Entry, Ledger};
+use crate::mountinfo::{self, Mount};
 use crate::observe::read_file;
 use crate::presence::Projection;
 use crate::scan::is_absent;
@@ -35,19 +36,27 @@ impl OtherWorktrees {
     pub(crate) fn read(disk: &dyn Disk, layout: &Layout) -> Result<Self> {
         let mut others = Self::default();
         let here = identity(&layout.storage)?;
+        let mounts = LazyCell::new(mountinfo::read);
+        let gone = |project: &Path, workspace| is_gone(&mounts, layout, project, workspace);
         for silo in std::iter::once(&layout.store).chain(&layout.siblings) {
             for entry in entries(disk, &silo.vfs())? {
                 // One of this path that was made for another `.jp` directory is another worktree's.
                 let ours = if entry.name == *layout.worktree { here } else { None };
                 if entry.kind == Kind::Dir {
-                    others.add(disk, &silo.vfs().join(entry.name), ours)?;
+                    others.add(disk, &silo.vfs().join(entry.name), ours, &gone)?;
                 }
             }
         }
         Ok(others)
     }
 
-    fn add(&mut self, disk: &dyn Disk, state: &Path, ours: Option<Identity>) -> Result<()> {
+    fn add(
+        &mut self,
+        disk: &dyn Disk,
+        state: &Path,
+        ours: Option<Identity>,
+        gone: &dyn Fn(&Path, Identity) -> bool,
+    ) -> Result<()> {
         let Some(contents) = read_file(disk, &state.join("projection.json"))? else { return Ok(()) };
         let Some((mut ledger, workspace)) = Ledger::parse_any(&contents.bytes) else { return Ok(()) };
         if ours.is_some_and(|ours| ours.is_same(workspace)) {
@@ -56,10 +65,7 @@ impl OtherWorktrees {
         if let Some(lines) = read_file(disk, &state.join("journal"))? {
             journal::replay(&mut ledger, &lines.bytes, Footing::new(workspace, Some(contents.stat)));
         }
-        let is_gone = match &ledger.project {
-            Some(project) => is_gone(Path::new(project), workspace)?,
-            None => false,
-        };
+        let is_gone = ledger.project.as_ref().is_some_and(|project| gone(Path::new(project), workspace));
         for (id, entry) in ledger.entries() {
             if is_gone && entry.is_local() && !entry.never_projected && !entry.made_local {
                 // It was hidden with the worktree, as its files were removed.
@@ -82,9 +88,18 @@ impl OtherWorktrees {
 }
 
 /// Whether the `.jp` directory that a ledger was made for is not in this project any more. It is another worktree's, so it
-/// is looked at and never opened.
-fn is_gone(project: &Path, workspace: Identity) -> Result<bool> {
-    Ok(!identity(&project.join(STORAGE))?.is_some_and(|found| found.is_same(workspace)))
+/// is looked at and never opened. To be gone makes less private, so what cannot be told, or not at once, is not gone.
+fn is_gone(mounts: &[Mount], layout: &Layout, project: &Path, workspace: Identity) -> bool {
+    let path = project.join(STORAGE);
+    let found = match mountinfo::resolve_quickly(mounts, &path, &[&layout.project, &layout.store.dir]) {
+        Ok(Some(resolved)) => identity(&resolved),
+        Ok(None) => return false,
+        Err(error) => Err(error).context("look at", &path),
+    };
+    match found {
+        Ok(found) => !found.is_some_and(|found| found.is_same(workspace)),
+        Err(error) => error.is_absence(),
+    }
 }
 
 /// What has a path that may lie anywhere; `None` if nothing has.
@@ -108,7 +123,7 @@ struct Root {
 /// Whether a silo names this worktree: by its `storage` link, or by an entry in `roots/`.
 pub(crate) fn is_named_by_store(disk: &dyn Disk, layout: &Layout) -> Result<bool> {
     for silo in std::iter::once(&layout.store).chain(&layout.siblings) {
-        if is_link_target(disk, &silo.dir, &silo.storage_link(), &layout.storage)? {
+        if is_link_target(disk, layout, silo)? {
             return Ok(true);
         }
         let file = silo.dir.join("roots").join(format!("{}.json", layout.worktree));
@@ -121,18 +136,20 @@ pub(crate) fn is_named_by_store(disk: &dyn Disk, layout: &Layout) -> Result<bool
     Ok(false)
 }
 
-/// Whether a link leads to this very directory, under whatever path.
-fn is_link_target(disk: &dyn Disk, dir: &Path, link: &Path, storage: &Path) -> Result<bool> {
-    let target = match disk.read_link(link) {
-        Ok(target) => dir.join(target),
+/// Whether a silo's link leads to this very `.jp`, under whatever path.
+fn is_link_target(disk: &dyn Disk, layout: &Layout, silo: &StoreRoot) -> Result<bool> {
+    let (link, storage) = (silo.storage_link(), &layout.storage);
+    let target = match disk.read_link(&link) {
+        Ok(target) => silo.dir.join(target),
         Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::InvalidInput => return Ok(false),
-        Err(error) => return Err(error).context("read link", link),
+        Err(error) => return Err(error).context("read link", &link),
     };
     if target == *storage {
         return Ok(true);
     }
     // Another way to the same directory may lead through links; what it leads to is compared and nothing else.
-    let target = trusted::canonical(&target).unwrap_or(target);
+    let resolved = mountinfo::resolve_quickly(&mountinfo::read(), &target, &[&layout.project, &layout.store.dir]);
+    let Ok(Some(target)) = resolved else { return Ok(false) };
     Ok(identity(&target).ok().flatten().is_some_and(|found| identity(storage).is_ok_and(|ours| ours == Some(found))))
 }
 

@@ -47,6 +47,8 @@ mod planted;
 mod presence;
 // Something happens at the worst moment.
 mod races;
+// Other ways into the store, other worktrees out of reach, and what cannot be read.
+mod reach;
 // A store as the real tool leaves it.
 mod real_store;
 // Conversations that left the store.

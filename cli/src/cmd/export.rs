@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use jp_store::ConversationId;
 use jp_store::beneath::trusted;
+use jp_store::mountinfo;
 use jp_store::plan::{Direction, Form, Nesting, Wanted};
 use jp_store::store::Store;
 
 use crate::control::What;
 use crate::ctx::{Ctx, View};
 use crate::error::{Error, Exit, Result};
-use crate::mountinfo;
 use crate::reconcile::{Job, only};
 use crate::target::Targets;
 

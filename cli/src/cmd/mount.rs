@@ -8,6 +8,7 @@ use jp_fs::Options;
 use jp_store::beneath::trusted;
 use jp_store::boundaries::check_mount_point;
 use jp_store::layout::CONVERSATIONS;
+use jp_store::mountinfo;
 use jp_store::store::Store;
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ use crate::ctx::Ctx;
 use crate::daemon::{self, Job, Ready};
 use crate::error::{Error, Exit, Result};
 use crate::mounts::{self, Kind, Known, Record, Standing, StateDir};
-use crate::{mountinfo, ui};
+use crate::ui;
 
 /// Show the conversations as a filesystem.
 ///
@@ -95,7 +96,13 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
         return tell(ctx, &Ready::Already(record));
     }
     check_mount_point(store.layout(), &point)?;
-    trusted::create_dirs(&point).map_err(|error| Error::io("make", &point, &error))?;
+    let made = match &args.point {
+        Some(_) => trusted::create_dirs(&point),
+        // The project is not made again if it was moved meanwhile.
+        None if trusted::exists(&point) => Ok(()),
+        None => trusted::create_dir(&point, 0o777),
+    };
+    made.map_err(|error| Error::io("make", &point, &error))?;
     // Looked at anew: a dead mount may have covered the real files.
     let job = args.job(ctx.store()?, point, kind);
     if args.foreground {
@@ -191,7 +198,7 @@ pub(crate) fn point(ctx: &Ctx<'_>, store: &Store, typed: Option<&Path>) -> Resul
         Some(typed) => ctx.cwd()?.join(typed),
         None => store.layout().storage.join(CONVERSATIONS),
     };
-    if let Some(above) = point.parent()
+    if let (Some(_), Some(above)) = (typed, point.parent())
         && !trusted::exists(above)
     {
         trusted::create_dirs(above).map_err(|error| Error::io("make", above, &error))?;

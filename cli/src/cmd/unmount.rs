@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jp_store::layout::CONVERSATIONS;
+use jp_store::mountinfo;
 use jp_store::plan::{Direction, HeldKind};
 use jp_store::store::Store;
 use serde::Serialize;
@@ -11,12 +12,12 @@ use serde::Serialize;
 use crate::change::count;
 use crate::control::{self, Asked, Ended, Request};
 use crate::ctx::Ctx;
+use crate::drafts;
 use crate::error::{Error, Exit, Kind, Result};
 use crate::mounts::{self, Known, Standing, StateDir};
 use crate::process::{self, Occupant};
 use crate::steps::Left;
 use crate::ui::clean;
-use crate::{drafts, mountinfo};
 
 /// How long whoever is in a mount is waited for when nobody watches.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -254,6 +254,29 @@ fn one_that_comes_later_and_one_that_is_replaced() {
     assert!(ground.files.create_dir(&ground.dir.path().join("a/c"), 0o700).is_err());
 }
 
+/// A project that is moved away meanwhile is not half made again.
+#[test]
+fn one_that_was_there_is_not_made_again() {
+    let ground = Ground::new();
+    let (top, aside) = (ground.dir.path().join("project/.jp"), ground.dir.path().join("aside"));
+    fs::create_dir_all(&top).unwrap();
+    ground.files.allow(&top).unwrap();
+    fs::rename(ground.dir.path().join("project"), &aside).unwrap();
+    for (depth, path) in [top.clone(), top.join("conversations"), top.join("a/b/c")].iter().enumerate() {
+        // What is opened is where it was moved to.
+        let made = ground.files.create_dirs(path, 0o700);
+        assert!(depth > 0 || made.is_err(), "{made:?}");
+        assert!(!ground.dir.path().join("project").exists(), "{}", path.display());
+    }
+    fs::remove_dir_all(&aside).unwrap();
+    assert!(ground.files.create_dirs(&top.join("x"), 0o700).is_err());
+    assert!(ground.files.create_dir(&top, 0o700).is_err());
+    assert!(!ground.dir.path().join("project").exists());
+    // Who has been allowed to make it can.
+    ground.files.allow(&top).unwrap();
+    assert!(ground.files.create_dirs(&top.join("x"), 0o700).is_err(), "it was there once");
+}
+
 #[test]
 fn directories_within_each_other() {
     let ground = Ground::new();

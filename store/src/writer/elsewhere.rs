@@ -114,7 +114,7 @@ impl Writer {
 impl Store {
     /// From now on files beneath the target of an export can be reached.
     fn allow_target(&self, dir: &Path) -> Result<()> {
-        boundaries::check_target(&self.layout, dir)?;
+        boundaries::check_target(&self.layout, self.around.data_dir.as_deref(), dir)?;
         self.disk().allowed().allow(dir).context("use", dir)
     }
 

@@ -5,11 +5,12 @@ use std::path::Path;
 use jp_fs::mirror::{InStep, Left};
 use jp_fs::mount::Arrival;
 use jp_store::layout::CONVERSATIONS;
+use jp_store::mountinfo;
 use serde::Serialize;
 
+use crate::change;
 use crate::ctx::View;
 use crate::mounts::{self, Kind, Known, Standing, StateDir};
-use crate::{change, mountinfo};
 
 /// A mount of this worktree.
 #[derive(Debug, Serialize)]

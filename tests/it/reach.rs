@@ -1,0 +1,243 @@
+//! Where a mount, a ledger, a mode or a name leads: never into the store by another way, never to where somebody would have to
+//! wait, and one thing that cannot be read does not keep the others.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use jp_tests::{Mounted, Output, Shot, TestEnv, User, Workspace, ids, skip, until};
+use nix::sys::signal::Signal;
+use nix::unistd::geteuid;
+
+use crate::story::{digits, family, in_store, jp, new, presence, store_file, workspace};
+
+/// More than any command needs, and less than one takes that waits for somebody who does not answer.
+const SOON: Duration = Duration::from_secs(25);
+
+/// A directory that is seen at a second place. Taken away when dropped.
+struct Bind(PathBuf);
+
+impl Bind {
+    #[track_caller]
+    fn new(from: &Path, to: &Path) -> Self {
+        let status = Command::new("mount").arg("--bind").args([from, to]).status();
+        assert!(status.is_ok_and(|status| status.success()), "cannot bind {}", from.display());
+        Self(to.to_owned())
+    }
+}
+
+impl Drop for Bind {
+    fn drop(&mut self) {
+        // What this does not manage goes with the machine.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn is_root() -> bool {
+    if !geteuid().is_root() {
+        skip("only root can bind directories");
+    }
+    geteuid().is_root()
+}
+
+/// Two worktrees of a store that has something of its own.
+fn two_worktrees() -> (Workspace, Workspace, String) {
+    let w = workspace();
+    let [a, ..] = family(&w);
+    fs::write(store_file(&w, &a, "notes.md"), "only here").expect("written");
+    let second = w.env().init_workspace("second", "otvo8");
+    fs::create_dir_all(second.storage().join("conversations")).expect("made");
+    (w, second, a)
+}
+
+#[test]
+fn a_store_bound_into_a_worktree() {
+    if !is_root() {
+        return;
+    }
+    let (w, second, a) = two_worktrees();
+    let silo = w.silo();
+    let in_silo =
+        ["", "conversations", "conversations/.archive", "vfs", "locks", "sessions"].map(|name| silo.join(name));
+    for dir in &in_silo {
+        fs::create_dir_all(dir).expect("made");
+    }
+    for from in in_silo.into_iter().chain([in_store(&w, &a).expect("stored")]) {
+        let at = second.storage().join("conversations");
+        let _bind = Bind::new(&from, &at);
+        let before = Shot::of(&silo);
+        for args in [
+            &["c", "edit", "--local=true", &a] as &[&str],
+            &["c", "ls"],
+            &["export"],
+            &["import"],
+            &["mount"],
+            &["mount", "--mirror"],
+            &["doctor", "--fix"],
+        ] {
+            let told = second.jp(args);
+            assert!(
+                told.code == 1 && told.stderr.contains("nothing was changed"),
+                "{}: {}",
+                from.display(),
+                told.told()
+            );
+            before.assert_same(&Shot::of(&silo));
+        }
+    }
+    // The other way around.
+    let _bind = Bind::new(&second.storage().join("conversations"), &silo.join("conversations/.archive"));
+    second.jp(&["c", "ls"]).fails_with(1).says("nothing was changed");
+}
+
+#[test]
+fn a_store_bound_to_a_target_or_a_mount_point() {
+    if !is_root() {
+        return;
+    }
+    let (w, second, a) = two_worktrees();
+    let silo = w.silo();
+    let at = w.env().project("bound");
+    let work = w.storage().join("conversations");
+    for from in [silo.clone(), silo.join("conversations"), in_store(&w, &a).expect("stored"), work.clone()] {
+        let _bind = Bind::new(&from, &at);
+        let (before, shown) = (Shot::of(&silo).without(&["vfs"]), Shot::of(&work));
+        for place in [at.clone(), at.join("new")] {
+            let place = place.to_str().expect("UTF-8");
+            for args in [["export", "--to", place].as_slice(), &["mount", place]] {
+                let told = w.jp(args);
+                assert_eq!(told.code, 1, "{}", told.told());
+                before.assert_same(&Shot::of(&silo).without(&["vfs"]));
+                shown.assert_same(&Shot::of(&work));
+            }
+        }
+    }
+    let _bind = Bind::new(&w.env().project("backup"), &at);
+    jp(&w, &["export", "--to", at.to_str().expect("UTF-8")]);
+    jp(&second, &["export"]);
+}
+
+#[test]
+fn another_worktree_on_a_filesystem_that_does_not_answer() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let w = workspace();
+    let [a, ..] = family(&w);
+    let private = new(&w, "Private", &["--local"]);
+    // A worktree in somebody else's mount.
+    let far = m.point().join(format!("{}-weekend-plans/far", ids::D));
+    fs::create_dir_all(far.join(".jp")).expect("made");
+    fs::copy(w.storage().join(".id"), far.join(".jp/.id")).expect("copied");
+    w.env().jp(&far, &["c", "edit", "--local=false", &a]).ok();
+    let clone = w.env().init_workspace("clone", "otvo8");
+    for w in [&w, &clone] {
+        let planted = w.storage().join("conversations").join(format!("{}-x", digits(&private)));
+        fs::create_dir_all(&planted).expect("made");
+        fs::write(planted.join("events.json"), "[]").expect("written");
+    }
+    m.signal(Signal::SIGSTOP);
+    let told: Vec<Result<Output, String>> = [&w, &clone]
+        .iter()
+        .flat_map(|w| {
+            [&["c", "ls"] as &[&str], &["status"], &["import"], &["export", "--for-commit"]].map(|args| (w, args))
+        })
+        .map(|(w, args)| {
+            let mut running = w.call(args).start();
+            if until(SOON, || !running.is_alive()) {
+                return Ok(running.finish());
+            }
+            running.signal(Signal::SIGKILL);
+            Err(format!("hangs: {args:?}"))
+        })
+        .collect();
+    m.signal(Signal::SIGCONT);
+    for told in told {
+        let told = told.expect("it does not hang");
+        assert!(told.code < 2, "{}", told.told());
+    }
+    assert_eq!(presence(&w, &private), "local");
+}
+
+#[test]
+fn another_worktree_that_cannot_be_looked_at() {
+    let Some(m) = Mounted::not_yet(User::Nobody, TestEnv::in_memory) else { return };
+    m.script(
+        "jp export > /dev/null; cd \"$P/..\"; mkdir deep other; for d in deep/far other; do mkdir -p $d/.jp; cp \"$P/.jp/.id\" $d/.jp/; done
+         cd deep/far; jp c edit --local=false jp-c17528832001; chmod 000 ../../deep",
+    )
+    .ok();
+    let told = m.script(
+        "for d in \"$P\" ../other; do cd $d; mkdir -p .jp/conversations/17528872001-x; echo '[]' > .jp/conversations/17528872001-x/events.json
+         jp c ls > /dev/null; jp import || test $? = 1; jp export || test $? = 1; done; chmod 755 ../deep",
+    );
+    told.ok();
+}
+
+/// Each with another thing of one conversation that its user cannot read.
+const UNREADABLE: [&str; 6] = [
+    "\"$M/$D/events.json\"",
+    "\"$M/$D/metadata.json\"",
+    "\"$M/$D\"",
+    "\"$U/conversations/$D/events.json\"",
+    "\"$U/conversations/$D/metadata.json\"",
+    "\"$U/conversations/$D\"",
+];
+
+#[test]
+fn one_conversation_that_cannot_be_read_keeps_no_other() {
+    for unreadable in UNREADABLE {
+        let Some(m) = Mounted::not_yet(User::Nobody, TestEnv::in_memory) else { return };
+        m.script("jp export > /dev/null; echo note > \"$U/conversations/$A/notes.md\"").ok();
+        m.script(&format!("touch -d 2021-01-01 {unreadable}; chmod 000 {unreadable}")).ok();
+        let told = m.jp(&["export"]).fails_with(1);
+        assert!(told.stderr.contains(&ids::D.to_string()), "{unreadable}: {}", told.told());
+        m.script("test -e \"$M/$A/notes.md\"; echo more > \"$M/$A/more.md\"").ok();
+        let told = m.jp(&["import"]).fails_with(1);
+        assert!(told.stderr.contains(&ids::D.to_string()), "{unreadable}: {}", told.told());
+        m.script("test -e \"$U/conversations/$A/more.md\"; jp c edit --title Other jp-c17528832001").ok();
+        let told = m.jp(&["doctor"]);
+        assert!(told.code != 0 && told.stdout.contains(&ids::D.to_string()), "{unreadable}: {}", told.told());
+        m.jp(&["mount"]).ok();
+        m.script("cat \"$M\"/17528832001-*/more.md && cat \"$M\"/17528832001-*/events.json > /dev/null").ok();
+        let told = m.jp(&["unmount"]);
+        assert!(told.code < 2, "{unreadable}: {}", told.told());
+        m.script(&format!(
+            "chmod 700 {unreadable}; jp export; cat \"$M/$D/events.json\" \"$U/conversations/$D/events.json\""
+        ))
+        .ok();
+    }
+}
+
+/// What an export must not be pointed at.
+#[test]
+fn targets_that_are_somebodys_own() {
+    let (w, second, _) = two_worktrees();
+    let other = w.env().init_workspace("other", "zz999");
+    new(&other, "Other", &[]);
+    fs::create_dir_all(w.root().join(".git/x")).expect("made");
+    let targets = [
+        w.env().data(),
+        w.env().data().join("new"),
+        w.env().data().join("workspace"),
+        other.silo(),
+        other.silo().join("conversations"),
+        second.storage(),
+        second.storage().join("conversations"),
+        other.storage().join("new"),
+        w.root().join(".git"),
+        w.root().join(".git/x"),
+        w.root().join(".git/new/deep"),
+        w.env().root().join("not/yet/.jp"),
+    ];
+    let linked = w.env().root().join("linked");
+    symlink(other.storage(), &linked).expect("linked");
+    let before = Shot::of(w.env().root());
+    for target in targets.iter().chain([&linked]) {
+        let told = w.jp(&["export", "--to", target.to_str().expect("UTF-8")]);
+        assert!((1..=2).contains(&told.code), "{}", told.told());
+        assert!(told.stderr.contains("export"), "{}", told.told());
+        before.assert_same(&Shot::of(w.env().root()));
+    }
+    jp(&w, &["export", "--to", w.env().root().join("jp.git").to_str().expect("UTF-8")]);
+}
