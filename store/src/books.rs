@@ -9,10 +9,11 @@ use crate::disk::{Contents, Disk, Stat};
 use crate::error::{Context as _, Result};
 use crate::files::stat;
 use crate::id::ConversationId;
-use crate::journal::{self, whole_lines};
+use crate::journal;
 use crate::json::{self, JsonError};
 use crate::layout::StoreRoot;
 use crate::ledger::Ledger;
+use crate::lines;
 use crate::mirror::journal::Footing;
 use crate::mirror::{self, Mirror};
 use crate::observe::read_file;
@@ -56,6 +57,12 @@ impl Seen {
 
     fn is_as(&self, now: &Self) -> bool {
         (self.file, self.journal) == (now.file, now.journal)
+    }
+
+    /// As this, once the journal was read so far. What is behind that may be taken back, and something as long come in its
+    /// place.
+    fn read_to(self, read: u64) -> Self {
+        Self { journal: self.journal.map(|(ino, _)| (ino, read)), read, ..self }
     }
 
     /// Where to go on reading the journal, if all that happened since is that lines were added to it.
@@ -108,8 +115,8 @@ impl Books {
             let lines = tail(disk, &root.tree_journal(), from)?;
             let still = stat(disk, &root.tree_file())? == now.file;
             if let Some(lines) = lines.filter(|_| still) {
-                let whole = whole_lines(&lines);
-                self.links = Seen { read: from + whole as u64, ..now };
+                let whole = lines::whole(&lines);
+                self.links = now.read_to(from + whole as u64);
                 return Ok(mirror::journal::replay(&mut self.mirror, &lines[..whole], Footing::new(now.file)));
             }
         }
@@ -130,8 +137,8 @@ impl Books {
             let lines = tail(disk, &layout.journal_file(), from)?;
             let still = store.footing()? == on;
             if let Some(lines) = lines.filter(|_| still) {
-                let whole = whole_lines(&lines);
-                self.shown = Seen { read: from + whole as u64, ..now };
+                let whole = lines::whole(&lines);
+                self.shown = now.read_to(from + whole as u64);
                 return Ok(journal::replay(&mut self.ledger, &lines[..whole], on));
             }
         }

@@ -118,7 +118,8 @@ pub trait Disk: Send + Sync + Debug {
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
     /// Brings a directory's entries to disk.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Adds bytes to the end of a file, making it for its owner alone if it is not there. Nothing is brought to disk.
+    /// Adds bytes to the end of a file, making it for its owner alone if it is not there. Nothing is brought to disk. What
+    /// cannot be added whole is taken back, so the caller has the lock of all who add to this file.
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Brings a file's bytes to disk.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
@@ -233,7 +234,12 @@ impl Disk for RealDisk {
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.allowed.open_append(path, Access::Private.file())?.write_all(bytes)
+        let mut file = self.allowed.open_append(path, Access::Private.file())?;
+        let before = file.metadata()?.len();
+        file.write_all(bytes).inspect_err(|_| {
+            // Where even that fails, a part stays behind that is no line.
+            let _ = file.set_len(before);
+        })
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {

@@ -12,6 +12,7 @@ use crate::disk::Stat;
 use crate::id::ConversationId;
 use crate::identity::Identity;
 use crate::ledger::Ledger;
+use crate::lines;
 use crate::presence::Projection;
 
 /// One change of what a worktree shows.
@@ -92,6 +93,13 @@ struct Line {
     change: Change,
 }
 
+/// Several changes that are made together or not at all.
+#[derive(Serialize, Deserialize)]
+struct Together {
+    on: Footing,
+    together: Vec<Change>,
+}
+
 /// Whether any line that was written on top of this ledger says that a mount lies over the real files.
 pub(crate) fn covers(bytes: &[u8], on: Footing) -> bool {
     let mut ledger = Ledger::default();
@@ -99,32 +107,34 @@ pub(crate) fn covers(bytes: &[u8], on: Footing) -> bool {
     ledger.covered
 }
 
-/// The lines for these changes.
-pub fn lines(changes: &[Change], on: Footing) -> serde_json::Result<Vec<u8>> {
-    // An append that was cut short must not swallow this one.
-    let mut out = vec![b'\n'];
-    for change in changes {
-        serde_json::to_writer(&mut out, &Line { on, change: change.clone() })?;
-        out.push(b'\n');
+/// The line for these changes. They are one line, so that all of them count or none does.
+pub fn line(changes: &[Change], on: Footing) -> serde_json::Result<Vec<u8>> {
+    let mut out = lines::BEGIN.to_vec();
+    match changes {
+        [change] => serde_json::to_writer(&mut out, &Line { on, change: change.clone() })?,
+        changes => serde_json::to_writer(&mut out, &Together { on, together: changes.to_vec() })?,
     }
+    out.push(b'\n');
     Ok(out)
+}
+
+fn parse(line: &[u8]) -> Option<(Footing, Vec<Change>)> {
+    let one = serde_json::from_slice(line).map(|Line { on, change }| (on, vec![change]));
+    let together = |_| serde_json::from_slice(line).map(|Together { on, together }| (on, together));
+    one.or_else(together).ok()
 }
 
 /// Applies the lines that were written on top of this ledger, and says whom they are about. Others, and what an append
 /// that was cut short left, are passed over.
 pub fn replay(ledger: &mut Ledger, bytes: &[u8], on: Footing) -> BTreeSet<ConversationId> {
-    let lines = bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
     let mut changed = BTreeSet::new();
-    for line in lines.filter(|line| line.on.is_same(on)) {
-        line.change.apply(ledger);
-        changed.extend(line.change.id());
+    for (_, changes) in lines::of(bytes).filter_map(parse).filter(|(other, _)| other.is_same(on)) {
+        for change in changes {
+            change.apply(ledger);
+            changed.extend(change.id());
+        }
     }
     changed
-}
-
-/// How many of these bytes are whole lines. Another process may be in the middle of the next one.
-pub fn whole_lines(bytes: &[u8]) -> usize {
-    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
 }
 
 #[cfg(test)]
@@ -168,7 +178,7 @@ mod tests {
     fn changes() {
         let file = |name: &str| name.to_owned();
         let check = |changes: &[Change], expected: &str| {
-            let bytes = lines(changes, footing(1)).unwrap();
+            let bytes = line(changes, footing(1)).unwrap();
             let mut ledger = ledger();
             for _ in 0..2 {
                 replay(&mut ledger, &bytes, footing(1));
@@ -193,23 +203,34 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_swallows_nothing() {
-        let whole = lines(&[Change::Hide(id(1)), Change::Show(id(2))], footing(1)).unwrap();
-        let later = lines(&[Change::Show(id(3))], footing(1)).unwrap();
-        for cut in 0..whole.len() {
-            let mut bytes = whole[..cut].to_vec();
-            let mut torn = ledger();
-            replay(&mut torn, &bytes, footing(1));
-            bytes.extend(&later);
-            let mut ledger = ledger();
-            replay(&mut ledger, &bytes, footing(1));
-            assert_eq!(told(&ledger), format!("{} 3:projected", told(&torn)), "cut at {cut}");
+    fn a_torn_line_says_nothing_and_swallows_nothing() {
+        let later = line(&[Change::Show(id(3))], footing(1)).unwrap();
+        for changes in [&[Change::Hide(id(1))][..], &[Change::Hide(id(1)), Change::Show(id(2))]] {
+            let whole = line(changes, footing(1)).unwrap();
+            for cut in 0..whole.len() {
+                let mut bytes = whole[..cut].to_vec();
+                let mut ledger = ledger();
+                replay(&mut ledger, &bytes, footing(1));
+                assert_eq!(told(&ledger), "1:projected+base", "cut at {cut}");
+                bytes.extend(&later);
+                replay(&mut ledger, &bytes, footing(1));
+                assert_eq!(told(&ledger), "1:projected+base 3:projected", "cut at {cut}");
+            }
         }
     }
 
     #[test]
+    fn lines_of_older_versions_count() {
+        let one = |change: Change| serde_json::to_string(&Line { on: footing(1), change }).unwrap();
+        let bytes = format!("\n{}\n{}\n", one(Change::Hide(id(1))), one(Change::Show(id(2))));
+        let mut ledger = ledger();
+        replay(&mut ledger, bytes.as_bytes(), footing(1));
+        assert_eq!(told(&ledger), "1:local+base 2:projected");
+    }
+
+    #[test]
     fn lines_of_another_ledger_say_nothing() {
-        let bytes = lines(&[Change::Hide(id(1))], footing(1)).unwrap();
+        let bytes = line(&[Change::Hide(id(1))], footing(1)).unwrap();
         let other = Footing::new(Identity::new(Stat { ino: 99, ..stat(0) }, None), Some(stat(1)));
         for on in [footing(2), Footing::new(Identity::new(stat(0), None), None), other] {
             let mut ledger = ledger();

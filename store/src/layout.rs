@@ -166,6 +166,11 @@ impl StoreRoot {
         self.vfs().join("conflicts")
     }
 
+    /// Guards the file of removals.
+    pub fn removed_lock(&self) -> PathBuf {
+        self.vfs().join("removed.lock")
+    }
+
     /// Which conversations were removed for good.
     pub fn removed(&self) -> PathBuf {
         self.vfs().join("removed")

@@ -22,6 +22,7 @@ pub mod journal;
 pub mod json;
 pub mod layout;
 pub mod ledger;
+mod lines;
 pub mod lock;
 pub mod meta;
 pub mod mirror;

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::id::ConversationId;
+use crate::lines;
 
 /// Follows the id of a conversation that was removed.
 const REMOVED: &str = "removed";
@@ -17,7 +18,7 @@ const DIGITS: usize = 11;
 /// been cut short.
 pub(crate) fn parse(bytes: &[u8]) -> BTreeSet<ConversationId> {
     let mut removed = BTreeSet::new();
-    for line in bytes.split(|&byte| byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()) {
+    for line in lines::of(bytes).filter_map(|line| std::str::from_utf8(line).ok()) {
         let (digits, rest) = line.split_once(' ').unwrap_or((line, ""));
         let Some(id) = digits.parse().ok().and_then(ConversationId::new) else { continue };
         match rest {
@@ -32,14 +33,13 @@ pub(crate) fn parse(bytes: &[u8]) -> BTreeSet<ConversationId> {
 
 /// The lines for conversations that are removed.
 pub(crate) fn lines<'a>(ids: impl IntoIterator<Item = &'a ConversationId>) -> Vec<u8> {
-    // An append that was cut short must not swallow these.
     let lines = ids.into_iter().map(|id| format!("{} {REMOVED}\n", id.deciseconds()));
-    format!("\n{}", lines.collect::<String>()).into_bytes()
+    [lines::BEGIN, lines.collect::<String>().as_bytes()].concat()
 }
 
 /// The line for a conversation that came back.
 pub(crate) fn back(id: ConversationId) -> Vec<u8> {
-    format!("\n{} {BACK}\n", id.deciseconds()).into_bytes()
+    [lines::BEGIN, format!("{} {BACK}\n", id.deciseconds()).as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -63,5 +63,11 @@ mod tests {
         check(&[b"17528832003\n".to_vec()], &[3]);
         check(&[removed(&[1]), b"\n175288".to_vec(), removed(&[2])], &[1, 2]);
         check(&[removed(&[1]), b"\n17528832001 ba".to_vec(), removed(&[2])], &[1, 2]);
+        for torn in [back(id(1)), removed(&[3])] {
+            for cut in 0..torn.len() {
+                check(&[removed(&[1]), torn[..cut].to_vec()], &[1]);
+                check(&[removed(&[1]), torn[..cut].to_vec(), removed(&[2])], &[1, 2]);
+            }
+        }
     }
 }

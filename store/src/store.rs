@@ -294,7 +294,8 @@ impl Store {
         let mut found = self.locks().in_the_way()?;
         found.extend(self.sessions().in_the_way()?);
         let state = self.layout.worktree_state();
-        let internal = ["ids.lock", "tree.lock", "sessions.lock", "merge.lock"].map(|name| root.vfs().join(name));
+        let internal =
+            ["ids.lock", "tree.lock", "removed.lock", "sessions.lock", "merge.lock"].map(|name| root.vfs().join(name));
         let here = ["projection.lock", "mount.lock"].map(|name| state.join(name));
         for path in internal.into_iter().chain(here) {
             found.extend(lock::check_file(self.disk(), &path).err());

@@ -483,3 +483,27 @@ fn several_silos_and_a_workspace_of_its_own() {
         },
     });
 }
+
+#[test]
+fn what_cannot_be_added_whole_is_taken_back() {
+    if !nix::unistd::geteuid().is_root() {
+        jp_tests::skip("only root can make a small disk");
+        return;
+    }
+    let env = TestEnv::in_memory();
+    let small = jp_tests::SmallDisk::new(&env.data(), "64k");
+    let disk = RealDisk::beneath(&env.data()).expect("a directory");
+    let path = env.data().join("journal");
+    disk.append(&path, b"first\n").expect("there is room");
+    small.fill();
+    let mut whole = b"first\n".to_vec();
+    let line = [vec![b'x'; 1000], vec![b'\n']].concat();
+    // The rest of the block is the file's already.
+    while disk.append(&path, &line).is_ok() {
+        whole.extend(&line);
+    }
+    assert!(whole.len() > 1000 && fs::read(&path).expect("read") == whole, "a part of a line stayed behind");
+    small.clear();
+    disk.append(&path, b"last\n").expect("there is room");
+    assert_eq!(fs::read(&path).expect("read"), [whole, b"last\n".to_vec()].concat());
+}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jp_tests::repository;
 
 /// The modules of the store that compute and do nothing else.
-const PURE: [&str; 21] = [
+const PURE: [&str; 22] = [
     "clean",
     "document",
     "events",
@@ -18,6 +18,7 @@ const PURE: [&str; 21] = [
     "journal",
     "json",
     "layout",
+    "lines",
     "meta",
     "mirror",
     "modes",

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Link, Mirror};
 use crate::disk::Stat;
 use crate::id::ConversationId;
+use crate::lines;
 
 /// What a line was written on top of: how the mirror's file looked, by modification time and size; `None` when there was
 /// none. The inode would not survive a backup.
@@ -34,8 +35,7 @@ struct Line {
 
 /// The line for what is mirrored of a conversation now.
 pub fn line(id: ConversationId, link: Link, on: Footing) -> serde_json::Result<Vec<u8>> {
-    // An append that was cut short must not swallow this one.
-    let mut out = vec![b'\n'];
+    let mut out = lines::BEGIN.to_vec();
     serde_json::to_writer(&mut out, &Line { on, id, link })?;
     out.push(b'\n');
     Ok(out)
@@ -44,7 +44,7 @@ pub fn line(id: ConversationId, link: Link, on: Footing) -> serde_json::Result<V
 /// Applies the lines that were written on top of this mirror, and says whom they are about. Others, and what an append that
 /// was cut short left, are passed over.
 pub fn replay(mirror: &mut Mirror, bytes: &[u8], on: Footing) -> BTreeSet<ConversationId> {
-    let lines = bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    let lines = lines::of(bytes).filter_map(|line| serde_json::from_slice::<Line>(line).ok());
     let mut changed = BTreeSet::new();
     for line in lines.filter(|line| line.on == on) {
         changed.insert(line.id);
@@ -99,16 +99,17 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_swallows_nothing() {
+    fn a_torn_line_says_nothing_and_swallows_nothing() {
         let whole = line(id(1), link(Some(9), None), footing(1)).unwrap();
         let later = line(id(3), link(Some(1), None), footing(1)).unwrap();
         for cut in 0..whole.len() {
             let mut torn = mirror();
             replay(&mut torn, &whole[..cut], footing(1));
-            let mut both = mirror();
-            replay(&mut both, &[&whole[..cut], &later].concat(), footing(1));
-            torn.set(id(3), link(Some(1), None));
-            assert_eq!(both, torn, "cut at {cut}");
+            assert_eq!(torn, mirror(), "cut at {cut}");
+            let mut expected = mirror();
+            expected.set(id(3), link(Some(1), None));
+            replay(&mut torn, &[&whole[..cut], &later].concat(), footing(1));
+            assert_eq!(torn, expected, "cut at {cut}");
         }
     }
 

@@ -279,7 +279,7 @@ impl Writer {
         self.merge_last_id(sibling)?;
         self.merge_removed(sibling)?;
         self.merge_temporaries(sibling)?;
-        let passing = ["tree.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
+        let passing = ["tree.lock", "removed.lock", "ids.lock", "sessions.lock", "merge.lock", "last-id"];
         for name in passing {
             let path = sibling.vfs().join(name);
             remove_tree(disk, &path)?;

@@ -71,9 +71,9 @@ impl Writer {
     /// As [`Writer::note`], by whoever holds the ledger's lock.
     pub(super) fn note_under(&self, _lock: &FileLock, changes: &[Change]) -> Result<()> {
         let file = self.store.layout.journal_file();
-        let lines = journal::lines(changes, self.store.footing()?);
-        let lines = lines.map_err(std::io::Error::other).context("encode", &file)?;
-        self.append(&file, &lines)
+        let line = journal::line(changes, self.store.footing()?);
+        let line = line.map_err(std::io::Error::other).context("encode", &file)?;
+        self.append(&file, &line)
     }
 
     /// As [`Writer::note_under`], and brings it to disk.
@@ -109,9 +109,9 @@ impl Writer {
         self.append(&journal, &line)
     }
 
-    /// Adds lines to a journal. They reach the disk when somebody catches up.
-    fn append(&self, journal: &Path, lines: &[u8]) -> Result<()> {
-        self.store.disk().append(journal, lines).context("append to", journal)?;
+    /// Adds a line to a journal. It reaches the disk when somebody catches up.
+    fn append(&self, journal: &Path, line: &[u8]) -> Result<()> {
+        self.store.disk().append(journal, line).context("append to", journal)?;
         if let (Some(later), Some(dir)) = (&self.later, journal.parent()) {
             later.put_off_file(journal);
             later.put_off_dir(dir);

@@ -56,7 +56,8 @@ impl Writer {
     }
 
     pub(super) fn append_removed(&self, lines: &[u8]) -> Result<()> {
-        let path = self.store.layout.store.removed();
+        let root = &self.store.layout.store;
+        let (path, _lock) = (root.removed(), self.file_lock(&root.removed_lock())?);
         self.store.disk().append(&path, lines).context("append to", &path)
     }
 }
