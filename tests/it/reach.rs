@@ -11,7 +11,7 @@ use jp_tests::{Mounted, Output, Shot, TestEnv, User, Workspace, ids, skip, until
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use crate::story::{digits, family, in_store, jp, new, presence, store_file, workspace};
+use crate::story::{digits, family, in_store, jp, new, presence, store_file, work_file, workspace};
 
 /// More than any command needs, and less than one takes that waits for somebody who does not answer.
 const SOON: Duration = Duration::from_secs(25);
@@ -240,4 +240,35 @@ fn targets_that_are_somebodys_own() {
         before.assert_same(&Shot::of(w.env().root()));
     }
     jp(&w, &["export", "--to", w.env().root().join("jp.git").to_str().expect("UTF-8")]);
+}
+
+/// A umask that takes from the owner takes nothing here.
+#[test]
+fn umasks_that_take_from_the_owner() {
+    for (umask, file, dir) in
+        [("0177", 0o600, 0o700), ("0277", 0o600, 0o700), ("0722", 0o644, 0o755), ("0777", 0o600, 0o700)]
+    {
+        let Some(m) = Mounted::not_yet(User::Nobody, TestEnv::in_memory) else { return };
+        m.script(&format!("umask {umask}; jp c new --title Narrow > \"$T/id\"; jp export; jp export --to \"$T/out\""))
+            .ok();
+        let odd = "\\( -type d ! -perm 0700 -o -type f ! -perm 0600 \\)";
+        let told = m.script(&format!("find \"$U/vfs\" \"$U/locks\" \"$U\"/conversations/*-narrow {odd}")).ok();
+        assert_eq!(told.stdout, "", "umask {umask}");
+        let odd = format!("\\( -type d ! -perm {dir:04o} -o -type f ! -perm {file:04o} \\)");
+        let told = m.script(&format!("find \"$M\"/*-narrow \"$T\"/out/*-narrow {odd}")).ok();
+        assert_eq!(told.stdout, "", "umask {umask}");
+        m.script("jp c new --title After").ok();
+    }
+}
+
+#[test]
+fn a_record_of_temporaries_that_may_not_be_opened() {
+    let Some(m) = Mounted::not_yet(User::Nobody, TestEnv::in_memory) else { return };
+    let record = "\"$U/vfs/tmp/owner-store-0123456789abcdef\"";
+    m.script(&format!("jp export > /dev/null; mkdir -p \"$U/vfs/tmp\"; touch {record}; chmod 000 {record}")).ok();
+    m.script("jp c new --title After; jp export; jp gc").ok();
+    let told = m.jp(&["doctor"]).fails_with(1);
+    assert!(told.stdout.contains("owner-store-0123456789abcdef"), "{}", told.told());
+    m.script(&format!("chmod 600 {record}; jp c new --title Again; test ! -e {record}")).ok();
+    m.jp(&["doctor"]).ok();
 }

@@ -202,7 +202,18 @@ fn look(view: &View) -> Result<Vec<Finding>> {
             "the next command that writes sets it, unless something else is in its place",
         ));
     }
-    for path in view.store.leftovers()? {
+    let leftovers = view.store.leftovers()?;
+    for path in leftovers.denied {
+        let path = path.display().to_string();
+        findings.push(oddity(
+            None,
+            path,
+            "denied-record",
+            "this record of temporaries may not be opened",
+            "`chmod u+rw` it; until then what its process left behind stays",
+        ));
+    }
+    for path in leftovers.temporaries {
         let path = path.display().to_string();
         findings.push(oddity(
             None,
