@@ -272,3 +272,28 @@ fn a_record_of_temporaries_that_may_not_be_opened() {
     m.script(&format!("chmod 600 {record}; jp c new --title Again; test ! -e {record}")).ok();
     m.jp(&["doctor"]).ok();
 }
+
+#[test]
+fn a_note_that_came_with_what_goes_to_the_trash() {
+    let w = workspace();
+    family(&w);
+    let top = w.storage().join("conversations");
+    for name in ["aaa", "bbb", "ccc", "ddd"] {
+        fs::create_dir(top.join(name)).expect("made");
+    }
+    symlink("/tmp/nowhere-at-all", top.join("aaa/TRASHED.md")).expect("linked");
+    fs::write(top.join("bbb/TRASHED.md"), "mine").expect("written");
+    fs::create_dir(top.join("ccc/TRASHED.md")).expect("made");
+    jp_tests::set_mtime(&top.join("bbb/TRASHED.md"), 0);
+    jp(&w, &["doctor", "--fix"]);
+    for name in ["aaa", "bbb", "ccc", "ddd"] {
+        let there = top.join(".trash").join(name);
+        let note = if name == "ddd" { "TRASHED.md" } else { "TRASHED.md-1" };
+        assert!(fs::read_to_string(there.join(note)).expect("a note").contains("moved here"), "{name}");
+    }
+    assert_eq!(fs::read(top.join(".trash/bbb/TRASHED.md")).expect("kept"), b"mine");
+    // An old note does not make it old.
+    jp(&w, &["gc", "--trash"]);
+    assert!(top.join(".trash/bbb").exists());
+    jp(&w, &["doctor"]);
+}

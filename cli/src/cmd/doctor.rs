@@ -77,7 +77,15 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 let how = format!("{} narrowed: files to 0600, directories to 0700", count(narrowed, "mode"));
                 fixed.push(Mended { path, what: EXPOSED.to_owned(), how });
             }
-            for (problem, how) in change.writer.fix()?.fixed {
+            let outcome = change.writer.fix()?;
+            for (problem, error) in outcome.failed {
+                ctx.ui.warn(&format!(
+                    "not mended: {}: {}",
+                    clean(&problem.path.to_string_lossy()),
+                    clean(&whole(&error))
+                ));
+            }
+            for (problem, how) in outcome.fixed {
                 let trouble = Trouble::from(&problem);
                 fixed.push(Mended { path: trouble.place(), what: trouble.what, how });
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::doctor::NOTE;
 use super::remove::Inside;
 use super::{Guards, Writer};
 use crate::error::{Context as _, Error, Result};
@@ -113,10 +114,10 @@ impl Store {
         for trash in trashes {
             for entry in entries(self.disk(), &trash)? {
                 let path = trash.join(&entry.name);
-                // The note is written when a directory is put there; without one the directory itself has to do.
-                let note = self.disk().stat(&path.join("TRASHED.md"));
-                let stat = note.or_else(|_| self.disk().stat(&path)).context("look at", &path)?;
-                found.push(Aside { path, at: Timestamp::from_nanosecond(stat.mtime.into()).ok() });
+                // The note is written when a directory is put there. One that came with the directory may be older.
+                let dir = self.disk().stat(&path).context("look at", &path)?;
+                let note = self.disk().stat(&path.join(NOTE)).map_or(dir.mtime, |note| note.mtime.max(dir.mtime));
+                found.push(Aside { path, at: Timestamp::from_nanosecond(note.into()).ok() });
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
