@@ -297,3 +297,40 @@ fn a_note_that_came_with_what_goes_to_the_trash() {
     assert!(top.join(".trash/bbb").exists());
     jp(&w, &["doctor"]);
 }
+
+#[test]
+fn a_mount_whose_process_does_not_answer() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let out = m.workspace().env().root().join("tmp/out");
+    let out = out.to_str().expect("UTF-8");
+    let inside = m.point().join("out");
+    m.signal(Signal::SIGSTOP);
+    let commands: [(&[&str], i32, &str); 9] = [
+        (&["export"], 4, "does not answer"),
+        (&["export", "--check"], 4, "does not answer"),
+        (&["export", "--for-commit"], 4, "does not answer"),
+        (&["import"], 4, "does not answer"),
+        (&["doctor"], 1, "does not answer"),
+        (&["doctor", "--fix"], 1, "does not answer"),
+        (&["init"], 0, "already"),
+        (&["export", "--to", out], 0, ""),
+        (&["export", "--to", inside.to_str().expect("UTF-8")], 2, "is within"),
+    ];
+    let told: Vec<_> = commands
+        .iter()
+        .map(|(args, ..)| {
+            let mut running = m.workspace().call(args).start();
+            if until(SOON, || !running.is_alive()) {
+                return Ok(running.finish());
+            }
+            running.signal(Signal::SIGKILL);
+            Err(format!("hangs: {args:?}"))
+        })
+        .collect();
+    m.signal(Signal::SIGCONT);
+    for (told, (_, code, says)) in told.into_iter().zip(commands) {
+        let told = told.expect("it does not hang");
+        assert_eq!(told.code, code, "{}", told.told());
+        assert!(told.stdout.contains(says) || told.stderr.contains(says), "{}", told.told());
+    }
+}

@@ -16,6 +16,9 @@ use crate::ui::clean;
 /// What is wrong with a mount that its process has left behind.
 const DEAD: &str = "the process behind this mount is gone";
 
+/// What is wrong with a mount whose process does not answer.
+const MUTE: &str = "the process behind this mount does not answer";
+
 /// What is wrong with a store that others can read.
 const EXPOSED: &str = "other users can reach files of this store";
 
@@ -177,6 +180,13 @@ fn look(view: &View) -> Result<Vec<Finding>> {
             "nobody holds this lock",
             "the next command that writes removes it",
         ));
+    }
+    for (point, pid) in mounts::mute(view.store.layout()) {
+        let path = point.display().to_string();
+        let end = pid.map_or("`jp unmount --lazy` takes it away".to_owned(), |pid| {
+            format!("`kill {pid}` ends the process; then `jp mount` or `jp unmount`")
+        });
+        findings.push(oddity(None, path, "mute-mount", MUTE, &end));
     }
     for (point, _) in mounts::stale(view.store.layout()) {
         let path = point.display().to_string();
