@@ -334,3 +334,46 @@ fn a_mount_whose_process_does_not_answer() {
         assert!(told.stdout.contains(says) || told.stderr.contains(says), "{}", told.told());
     }
 }
+
+/// Sets a time of expiry in the past, later than anything else was written.
+fn expire(metadata: &Path) {
+    let text = fs::read_to_string(metadata).expect("read");
+    let before = jp_tests::mtime(metadata);
+    fs::write(metadata, text.replacen('{', "{\n  \"expires_at\": \"2020-01-01 00:00:00.0\",", 1)).expect("written");
+    jp_tests::set_mtime(metadata, before + 10 * 1_000_000_000);
+}
+
+#[test]
+fn an_expiry_that_was_pulled() {
+    let w = workspace();
+    let (a, b, c) = (new(&w, "A", &[]), new(&w, "B", &[]), new(&w, "C", &[]));
+    jp(&w, &["export"]);
+    fs::write(store_file(&w, &a, "notes.md"), "only here").expect("written");
+    for id in [&a, &b, &c] {
+        expire(&work_file(&w, id, "metadata.json"));
+    }
+    // Nothing but the pull says so.
+    assert!(!jp(&w, &["gc", "--dry-run"]).stdout.contains(&a));
+    let told = jp(&w, &["gc"]);
+    assert!(!told.stdout.contains("expired"), "{}", told.told());
+    assert!(in_store(&w, &a).is_some() && in_store(&w, &b).is_some());
+    jp(&w, &["import", &a, &b, &c]);
+    // The store's events go further than what was exported.
+    let more = "[{\"timestamp\": \"2025-07-18T00:00:00Z\", \"type\": \"chat_request\", \"content\": \"only here\"}]";
+    fs::write(store_file(&w, &c, "events.json"), more).expect("written");
+    let told = jp(&w, &["gc"]);
+    for id in [&a, &b, &c] {
+        assert!(told.stdout.contains(&format!("expired\t{id}")) && presence(&w, id) == "gone", "{}", told.told());
+    }
+    assert!(told.stderr.contains(&a) && told.stderr.contains(&c) && !told.stderr.contains(&b), "{}", told.told());
+    let trash = w.silo().join("conversations/.trash");
+    let kept = |id: &str, slug: &str, name: &str| {
+        fs::read_to_string(trash.join(format!("expired-{}-{slug}", digits(id))).join(name))
+    };
+    assert_eq!(kept(&a, "a", "notes.md").expect("kept"), "only here");
+    assert_eq!(kept(&c, "c", "events.json").expect("kept"), more);
+    assert!(kept(&b, "b", "metadata.json").is_err(), "nothing of it was only in the store");
+    jp(&w, &["export"]);
+    jp(&w, &["doctor"]);
+    assert_eq!(presence(&w, &a), "gone");
+}
