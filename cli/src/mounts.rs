@@ -255,6 +255,19 @@ pub(crate) fn stale(layout: &Layout) -> Vec<(PathBuf, Option<Known>)> {
     found
 }
 
+/// The mounts of a store whose processes are there and do not answer, with those processes where they are known.
+pub(crate) fn mute(layout: &Layout) -> Vec<(PathBuf, Option<u32>)> {
+    let known: Vec<_> = of_store(layout).into_iter().filter(Known::is_there).collect();
+    let default = mountinfo::place(&layout.storage.join(CONVERSATIONS));
+    let noted = known.iter().any(|known| known.record.point == default);
+    let silent = known.into_iter().filter(|known| known.status().is_none());
+    let mut found: Vec<_> = silent.map(|known| (known.record.point, Some(known.record.pid))).collect();
+    if !noted && matches!(standing(&default, None), Standing::Mute) {
+        found.push((default, None));
+    }
+    found
+}
+
 /// What is at a point, given what is known of a mount there.
 pub(crate) fn standing(point: &Path, known: Option<&Known>) -> Standing {
     let mounts = mountinfo::read();

@@ -163,7 +163,14 @@ fn behind(store: &Store) -> Result<Known> {
     let point = mountinfo::place(&store.layout().shown().conversations);
     let known = StateDir::of(store.layout()).known();
     match (mounts::standing(&point, known.as_ref()), known) {
-        (Standing::Live | Standing::Mute, Some(known)) if known.alive() && known.record.point == point => Ok(known),
+        (Standing::Live, Some(known)) if known.alive() && known.record.point == point => Ok(known),
+        (Standing::Mute, known) => {
+            let told = format!("the process behind the mount at {} does not answer", point.display());
+            Err(Error::new(Kind::Damaged, told).hint(match known {
+                Some(known) => format!("`kill {}` ends it; then `jp mount` or `jp unmount`", known.record.pid),
+                None => "`jp unmount --lazy` takes it away".to_owned(),
+            }))
+        }
         (Standing::Dead, _) => {
             let gone = format!("the process behind the mount at {} is gone", point.display());
             Err(Error::new(Kind::Damaged, gone)

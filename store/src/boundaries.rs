@@ -64,10 +64,13 @@ pub(crate) fn check_target(layout: &Layout, data_dir: Option<&Path>, target: &Pa
         return Err(refuse(name, target, "lies in a directory that a project keeps for itself,", kept));
     }
     let shown = layout.shown();
-    let stores = std::iter::once(&layout.store).chain(&layout.siblings).flat_map(of_store);
-    for taken in stores.chain(of_work(&shown)) {
-        if ground.is_within(target, &taken).context("look at", target)? {
-            return Err(refuse(name, target, "lies in", &taken));
+    let stores = std::iter::once(&layout.store).chain(&layout.siblings).map(|root| (&root.dir, of_store(root)));
+    let ours = ground.used(target, vec![target.to_owned()])?;
+    for (top, dirs) in stores.chain([(&shown.conversations, of_work(&shown))]) {
+        let taken = ground.used(top, dirs)?;
+        let inside = ours.iter().any(|target| taken.iter().any(|taken| target.is_within(taken)));
+        if inside || ground.is_within(target, top).context("look at", target)? {
+            return Err(refuse(name, target, "lies in", top));
         }
     }
     Ok(())
@@ -125,7 +128,8 @@ impl Ground {
                 Ok(rest) if !rest.as_os_str().is_empty() => spot.join(rest),
                 _ => spot.clone(),
             };
-            let inode = if self.is_ours(&at) { None } else { inode(&path).context("look at", &path)? };
+            let behind_ours = self.is_ours(&spot) || self.is_ours(&at);
+            let inode = if behind_ours { None } else { inode(&path).context("look at", &path)? };
             Ok(Used { inode, locations: self.locations(&at), path })
         };
         dirs.into_iter().map(used).collect()

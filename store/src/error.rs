@@ -113,6 +113,11 @@ impl Error {
         }
     }
 
+    /// Whether the system does not permit it.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Whether it is about what one file is, so that others are not affected: a file of the wrong kind, one that may not be
     /// read, or a path that is too long.
     pub(crate) fn is_about_one_file(&self) -> bool {

@@ -51,6 +51,15 @@ struct Claim {
     _lock: FileLock,
 }
 
+/// What processes that are gone left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Temporaries, which the next command that writes removes.
+    pub temporaries: Vec<PathBuf>,
+    /// Records that may not be opened, so that nobody can tell whether their process lives.
+    pub denied: Vec<PathBuf>,
+}
+
 impl Temporaries {
     pub(crate) fn new(dir: PathBuf, records: PathBuf, key: &str) -> Self {
         Self { dir, records, key: key.to_owned(), claim: Mutex::new(None), serial: AtomicU64::new(0) }
@@ -85,7 +94,15 @@ impl Temporaries {
     pub(crate) fn sweep(&self, disk: &dyn Disk) -> Result<()> {
         for (record, token) in self.records(disk)? {
             // Held until both are gone, so that nobody else sweeps meanwhile.
-            let Some(_lock) = FileLock::if_free(disk, &record)? else { continue };
+            let _lock = match FileLock::if_free(disk, &record) {
+                Ok(Some(lock)) => lock,
+                Ok(None) => continue,
+                Err(error) if error.is_denied() => {
+                    tracing::warn!(%error, "a record of temporaries is passed over");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let removed = self.of_token(disk, &token)?.iter().try_for_each(|leftover| remove_tree(disk, leftover));
             match removed {
                 Ok(()) => match disk.remove_file(&record) {
@@ -99,14 +116,17 @@ impl Temporaries {
     }
 
     /// What dead processes left behind.
-    pub(crate) fn leftovers(&self, disk: &dyn Disk) -> Result<Vec<PathBuf>> {
-        let mut left = Vec::new();
+    pub(crate) fn leftovers(&self, disk: &dyn Disk) -> Result<Leftovers> {
+        let mut left = Leftovers::default();
         for (record, token) in self.records(disk)? {
-            if FileLock::if_free(disk, &record)?.is_some() {
-                left.extend(self.of_token(disk, &token)?);
+            match FileLock::if_free(disk, &record) {
+                Ok(Some(_)) => left.temporaries.extend(self.of_token(disk, &token)?),
+                Ok(None) => {}
+                Err(error) if error.is_denied() => left.denied.push(record),
+                Err(error) => return Err(error),
             }
         }
-        left.sort();
+        left.temporaries.sort();
         Ok(left)
     }
 

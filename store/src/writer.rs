@@ -38,6 +38,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use crate::temporaries::Leftovers;
 pub use cover::Covered;
 pub use create::Seed;
 pub use doctor::{Fixed, problems};
@@ -168,10 +169,15 @@ fn check_owner(guard: &Guard, dir: &Path) -> Result<()> {
 
 impl Store {
     /// Half-made things of processes that are gone; the next writer removes them.
-    pub fn leftovers(&self) -> Result<Vec<PathBuf>> {
-        let temporaries = OfBothRoots::of(self);
-        let left: Result<Vec<_>> = temporaries.all().map(|dir| dir.leftovers(self.disk())).collect();
-        Ok(left?.into_iter().flatten().collect())
+    pub fn leftovers(&self) -> Result<Leftovers> {
+        let mut all = Leftovers::default();
+        for dir in OfBothRoots::of(self).all() {
+            let left = dir.leftovers(self.disk())?;
+            all.temporaries.extend(left.temporaries);
+            all.denied
+                .extend(left.denied.into_iter().filter(|record| !all.denied.contains(record)).collect::<Vec<_>>());
+        }
+        Ok(all)
     }
 }
 

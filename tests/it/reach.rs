@@ -11,7 +11,7 @@ use jp_tests::{Mounted, Output, Shot, TestEnv, User, Workspace, ids, skip, until
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use crate::story::{digits, family, in_store, jp, new, presence, store_file, workspace};
+use crate::story::{digits, family, in_store, jp, new, presence, store_file, work_file, workspace};
 
 /// More than any command needs, and less than one takes that waits for somebody who does not answer.
 const SOON: Duration = Duration::from_secs(25);
@@ -240,4 +240,140 @@ fn targets_that_are_somebodys_own() {
         before.assert_same(&Shot::of(w.env().root()));
     }
     jp(&w, &["export", "--to", w.env().root().join("jp.git").to_str().expect("UTF-8")]);
+}
+
+/// A umask that takes from the owner takes nothing here.
+#[test]
+fn umasks_that_take_from_the_owner() {
+    for (umask, file, dir) in
+        [("0177", 0o600, 0o700), ("0277", 0o600, 0o700), ("0722", 0o644, 0o755), ("0777", 0o600, 0o700)]
+    {
+        let Some(m) = Mounted::not_yet(User::Nobody, TestEnv::in_memory) else { return };
+        m.script(&format!("umask {umask}; jp c new --title Narrow > \"$T/id\"; jp export; jp export --to \"$T/out\""))
+            .ok();
+        let odd = "\\( -type d ! -perm 0700 -o -type f ! -perm 0600 \\)";
+        let told = m.script(&format!("find \"$U/vfs\" \"$U/locks\" \"$U\"/conversations/*-narrow {odd}")).ok();
+        assert_eq!(told.stdout, "", "umask {umask}");
+        let odd = format!("\\( -type d ! -perm {dir:04o} -o -type f ! -perm {file:04o} \\)");
+        let told = m.script(&format!("find \"$M\"/*-narrow \"$T\"/out/*-narrow {odd}")).ok();
+        assert_eq!(told.stdout, "", "umask {umask}");
+        m.script("jp c new --title After").ok();
+    }
+}
+
+#[test]
+fn a_record_of_temporaries_that_may_not_be_opened() {
+    let Some(m) = Mounted::not_yet(User::Nobody, TestEnv::in_memory) else { return };
+    let record = "\"$U/vfs/tmp/owner-store-0123456789abcdef\"";
+    m.script(&format!("jp export > /dev/null; mkdir -p \"$U/vfs/tmp\"; touch {record}; chmod 000 {record}")).ok();
+    m.script("jp c new --title After; jp export; jp gc").ok();
+    let told = m.jp(&["doctor"]).fails_with(1);
+    assert!(told.stdout.contains("owner-store-0123456789abcdef"), "{}", told.told());
+    m.script(&format!("chmod 600 {record}; jp c new --title Again; test ! -e {record}")).ok();
+    m.jp(&["doctor"]).ok();
+}
+
+#[test]
+fn a_note_that_came_with_what_goes_to_the_trash() {
+    let w = workspace();
+    family(&w);
+    let top = w.storage().join("conversations");
+    for name in ["aaa", "bbb", "ccc", "ddd"] {
+        fs::create_dir(top.join(name)).expect("made");
+    }
+    symlink("/tmp/nowhere-at-all", top.join("aaa/TRASHED.md")).expect("linked");
+    fs::write(top.join("bbb/TRASHED.md"), "mine").expect("written");
+    fs::create_dir(top.join("ccc/TRASHED.md")).expect("made");
+    jp_tests::set_mtime(&top.join("bbb/TRASHED.md"), 0);
+    jp(&w, &["doctor", "--fix"]);
+    for name in ["aaa", "bbb", "ccc", "ddd"] {
+        let there = top.join(".trash").join(name);
+        let note = if name == "ddd" { "TRASHED.md" } else { "TRASHED.md-1" };
+        assert!(fs::read_to_string(there.join(note)).expect("a note").contains("moved here"), "{name}");
+    }
+    assert_eq!(fs::read(top.join(".trash/bbb/TRASHED.md")).expect("kept"), b"mine");
+    // An old note does not make it old.
+    jp(&w, &["gc", "--trash"]);
+    assert!(top.join(".trash/bbb").exists());
+    jp(&w, &["doctor"]);
+}
+
+#[test]
+fn a_mount_whose_process_does_not_answer() {
+    let Some(m) = Mounted::new(User::Own, &[]) else { return };
+    let out = m.workspace().env().root().join("tmp/out");
+    let out = out.to_str().expect("UTF-8");
+    let inside = m.point().join("out");
+    m.signal(Signal::SIGSTOP);
+    let commands: [(&[&str], i32, &str); 9] = [
+        (&["export"], 4, "does not answer"),
+        (&["export", "--check"], 4, "does not answer"),
+        (&["export", "--for-commit"], 4, "does not answer"),
+        (&["import"], 4, "does not answer"),
+        (&["doctor"], 1, "does not answer"),
+        (&["doctor", "--fix"], 1, "does not answer"),
+        (&["init"], 0, "already"),
+        (&["export", "--to", out], 0, ""),
+        (&["export", "--to", inside.to_str().expect("UTF-8")], 2, "is within"),
+    ];
+    let told: Vec<_> = commands
+        .iter()
+        .map(|(args, ..)| {
+            let mut running = m.workspace().call(args).start();
+            if until(SOON, || !running.is_alive()) {
+                return Ok(running.finish());
+            }
+            running.signal(Signal::SIGKILL);
+            Err(format!("hangs: {args:?}"))
+        })
+        .collect();
+    m.signal(Signal::SIGCONT);
+    for (told, (_, code, says)) in told.into_iter().zip(commands) {
+        let told = told.expect("it does not hang");
+        assert_eq!(told.code, code, "{}", told.told());
+        assert!(told.stdout.contains(says) || told.stderr.contains(says), "{}", told.told());
+    }
+}
+
+/// Sets a time of expiry in the past, later than anything else was written.
+fn expire(metadata: &Path) {
+    let text = fs::read_to_string(metadata).expect("read");
+    let before = jp_tests::mtime(metadata);
+    fs::write(metadata, text.replacen('{', "{\n  \"expires_at\": \"2020-01-01 00:00:00.0\",", 1)).expect("written");
+    jp_tests::set_mtime(metadata, before + 10 * 1_000_000_000);
+}
+
+#[test]
+fn an_expiry_that_was_pulled() {
+    let w = workspace();
+    let (a, b, c) = (new(&w, "A", &[]), new(&w, "B", &[]), new(&w, "C", &[]));
+    jp(&w, &["export"]);
+    fs::write(store_file(&w, &a, "notes.md"), "only here").expect("written");
+    for id in [&a, &b, &c] {
+        expire(&work_file(&w, id, "metadata.json"));
+    }
+    // Nothing but the pull says so.
+    assert!(!jp(&w, &["gc", "--dry-run"]).stdout.contains(&a));
+    let told = jp(&w, &["gc"]);
+    assert!(!told.stdout.contains("expired"), "{}", told.told());
+    assert!(in_store(&w, &a).is_some() && in_store(&w, &b).is_some());
+    jp(&w, &["import", &a, &b, &c]);
+    // The store's events go further than what was exported.
+    let more = "[{\"timestamp\": \"2025-07-18T00:00:00Z\", \"type\": \"chat_request\", \"content\": \"only here\"}]";
+    fs::write(store_file(&w, &c, "events.json"), more).expect("written");
+    let told = jp(&w, &["gc"]);
+    for id in [&a, &b, &c] {
+        assert!(told.stdout.contains(&format!("expired\t{id}")) && presence(&w, id) == "gone", "{}", told.told());
+    }
+    assert!(told.stderr.contains(&a) && told.stderr.contains(&c) && !told.stderr.contains(&b), "{}", told.told());
+    let trash = w.silo().join("conversations/.trash");
+    let kept = |id: &str, slug: &str, name: &str| {
+        fs::read_to_string(trash.join(format!("expired-{}-{slug}", digits(id))).join(name))
+    };
+    assert_eq!(kept(&a, "a", "notes.md").expect("kept"), "only here");
+    assert_eq!(kept(&c, "c", "events.json").expect("kept"), more);
+    assert!(kept(&b, "b", "metadata.json").is_err(), "nothing of it was only in the store");
+    jp(&w, &["export"]);
+    jp(&w, &["doctor"]);
+    assert_eq!(presence(&w, &a), "gone");
 }

@@ -16,6 +16,9 @@ use crate::ui::clean;
 /// What is wrong with a mount that its process has left behind.
 const DEAD: &str = "the process behind this mount is gone";
 
+/// What is wrong with a mount whose process does not answer.
+const MUTE: &str = "the process behind this mount does not answer";
+
 /// What is wrong with a store that others can read.
 const EXPOSED: &str = "other users can reach files of this store";
 
@@ -77,7 +80,15 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
                 let how = format!("{} narrowed: files to 0600, directories to 0700", count(narrowed, "mode"));
                 fixed.push(Mended { path, what: EXPOSED.to_owned(), how });
             }
-            for (problem, how) in change.writer.fix()?.fixed {
+            let outcome = change.writer.fix()?;
+            for (problem, error) in outcome.failed {
+                ctx.ui.warn(&format!(
+                    "not mended: {}: {}",
+                    clean(&problem.path.to_string_lossy()),
+                    clean(&whole(&error))
+                ));
+            }
+            for (problem, how) in outcome.fixed {
                 let trouble = Trouble::from(&problem);
                 fixed.push(Mended { path: trouble.place(), what: trouble.what, how });
             }
@@ -170,6 +181,13 @@ fn look(view: &View) -> Result<Vec<Finding>> {
             "the next command that writes removes it",
         ));
     }
+    for (point, pid) in mounts::mute(view.store.layout()) {
+        let path = point.display().to_string();
+        let end = pid.map_or("`jp unmount --lazy` takes it away".to_owned(), |pid| {
+            format!("`kill {pid}` ends the process; then `jp mount` or `jp unmount`")
+        });
+        findings.push(oddity(None, path, "mute-mount", MUTE, &end));
+    }
     for (point, _) in mounts::stale(view.store.layout()) {
         let path = point.display().to_string();
         let advice = "`jp mount` mounts it again; `jp unmount` or `jp doctor --fix` clears it away";
@@ -202,7 +220,18 @@ fn look(view: &View) -> Result<Vec<Finding>> {
             "the next command that writes sets it, unless something else is in its place",
         ));
     }
-    for path in view.store.leftovers()? {
+    let leftovers = view.store.leftovers()?;
+    for path in leftovers.denied {
+        let path = path.display().to_string();
+        findings.push(oddity(
+            None,
+            path,
+            "denied-record",
+            "this record of temporaries may not be opened",
+            "`chmod u+rw` it; until then what its process left behind stays",
+        ));
+    }
+    for path in leftovers.temporaries {
         let path = path.display().to_string();
         findings.push(oddity(
             None,

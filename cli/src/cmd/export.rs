@@ -1,6 +1,6 @@
 //! `jp export`: makes the real files what the store has.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use jp_store::ConversationId;
@@ -105,14 +105,18 @@ impl Args {
     /// The other directory. Within our own roots it would be taken for something else.
     fn place(&self, ctx: &Ctx<'_>, store: &Store) -> Result<Option<PathBuf>> {
         let Some(typed) = &self.to else { return Ok(None) };
-        let place =
-            trusted::canonical_or_new(&ctx.cwd()?.join(typed)).map_err(|error| Error::io("look at", typed, &error))?;
         let own = [&store.layout().storage, &store.layout().store.dir].map(|dir| mountinfo::place(dir));
-        match own.iter().find(|own| place.starts_with(own)) {
+        let check = |place: &Path| match own.iter().find(|own| place.starts_with(own)) {
             Some(own) => Err(Error::usage(format!("{} is within {}", place.display(), own.display()))
                 .hint("`jp export` alone writes to the worktree; `--to` is for a directory outside of it")),
-            None => Ok(Some(place)),
-        }
+            None => Ok(()),
+        };
+        let typed = ctx.cwd()?.join(typed);
+        // First of all: a mount whose process does not answer is not looked into.
+        check(&typed)?;
+        let place = trusted::canonical_or_new(&typed).map_err(|error| Error::io("look at", &typed, &error))?;
+        check(&place)?;
+        Ok(Some(place))
     }
 }
 

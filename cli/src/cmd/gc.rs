@@ -41,6 +41,8 @@ pub(crate) struct Args {
 struct Report {
     dry_run: bool,
     removed: Vec<String>,
+    /// Those of the removed that are in the trash.
+    trashed: Vec<String>,
     in_use: Vec<String>,
     locks: Vec<String>,
     sessions: Vec<String>,
@@ -72,7 +74,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     let mut report =
         Report { dry_run: args.dry_run, trash: words(&trash), conflicts: words(&conflicts), ..Report::default() };
     if args.dry_run {
-        let (in_use, removed): (Vec<_>, Vec<_>) = expired(&view.snapshot, now)
+        let (in_use, removed): (Vec<_>, Vec<_>) = expired(&view.store, &view.snapshot)?
             .into_iter()
             .partition(|id| sessions.active.contains(id) || view.is_locked(*id));
         report.removed = names(&removed);
@@ -84,6 +86,7 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
     change(ctx, &view.store, |change| {
         let collected = change.writer.collect(&sessions.active)?;
         report.removed = names(&collected.removed);
+        report.trashed = names(&collected.trashed);
         report.in_use = names(&collected.in_use);
         for path in trash.iter().chain(&conflicts) {
             ctx.signals.check()?;
@@ -116,6 +119,11 @@ impl Report {
             for each in group {
                 ctx.ui.line(&format!("{verb}\t{head}\t{each}"))?;
             }
+        }
+        for id in &self.trashed {
+            ctx.ui.note(&format!(
+                "{id} had files of your own, or events that were not exported: it is in the store's trash."
+            ));
         }
         for id in &self.in_use {
             ctx.ui.line(&format!("kept\tin use\t{id}"))?;

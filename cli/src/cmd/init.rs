@@ -7,6 +7,7 @@ use jp_store::Error as StoreError;
 use jp_store::beneath::{AllowedDirs, Over, trusted};
 use jp_store::disk::{Disk as _, RealDisk};
 use jp_store::layout::{CONVERSATIONS, STORAGE};
+use jp_store::mountinfo;
 use jp_store::workspace::{Workspace, WorkspaceId};
 use serde::Serialize;
 
@@ -81,9 +82,15 @@ pub(crate) fn run(ctx: &Ctx<'_>, args: Args) -> Result<Exit> {
 /// Conversations without an id had one. A new one would cut them off from their store, so nobody gets it by accident.
 fn refuse_lost_id(files: &AllowedDirs, storage: &Path, conversations: &Path) -> Result<()> {
     let path = storage.join(".id");
-    let found = files.list(conversations).map_err(|error| Error::io("list", conversations, &error))?;
-    if files.stat(&path).is_ok() || found.is_empty() {
+    if files.stat(&path).is_ok() {
         return Ok(());
+    }
+    // What is mounted there has conversations, and its process may not answer.
+    if !mountinfo::is_ours_mounted(conversations) {
+        let found = files.list(conversations).map_err(|error| Error::io("list", conversations, &error))?;
+        if found.is_empty() {
+            return Ok(());
+        }
     }
     Err(Error::no(format!("{} is missing, and there are conversations beside it", path.display()))
         .hint("`git checkout .jp/.id` brings it back, if it was committed")

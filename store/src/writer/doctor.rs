@@ -1,9 +1,11 @@
 //! Mends what can be mended without losing anything: directories that are no conversations go to the trash, second
 //! copies to the kept losers.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use super::Writer;
+use super::reconcile::is_everybodys;
 use crate::conversation::Conversation;
 use crate::error::{Context as _, Error, Result};
 use crate::files::{exists, make_dirs, move_dir, unused};
@@ -19,13 +21,18 @@ use crate::reconcile::{ManagedFile, Root, Unit};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
+/// The name of the note in a directory that is in the trash.
+pub(super) const NOTE: &str = "TRASHED.md";
+
 /// What was mended, and what was not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Fixed {
     /// Problems that are gone, with where things went.
     pub fixed: Vec<(Problem, String)>,
     /// Problems that need a person.
     pub left: Vec<Problem>,
+    /// Problems that could not be mended, and why.
+    pub failed: Vec<(Problem, Error)>,
 }
 
 impl Writer {
@@ -36,9 +43,11 @@ impl Writer {
         // A second copy counts once a broken first one is out of its way.
         found.sort_by_key(|problem| problem.what == What::Duplicate);
         for problem in found {
-            match self.mend(&problem)? {
-                Some(how) => fixed.fixed.push((problem, how)),
-                None => fixed.left.push(problem),
+            match self.mend(&problem) {
+                Ok(Some(how)) => fixed.fixed.push((problem, how)),
+                Ok(None) => fixed.left.push(problem),
+                Err(error) if is_everybodys(&error) => return Err(error),
+                Err(error) => fixed.failed.push((problem, error)),
             }
         }
         Ok(fixed)
@@ -117,8 +126,18 @@ impl Writer {
         }
     }
 
-    /// Moves a directory to its root's trash and leaves a note with it.
+    /// Moves what is no conversation to its root's trash.
     fn trash(&self, problem: &Problem, dir: &Path) -> Result<String> {
+        let told = format!(
+            "This directory could not be read as a conversation and was moved here.\n\n**Error:** {}",
+            problem.what
+        );
+        let target = self.put_in_trash(dir, dir.file_name().unwrap_or_default(), &told)?;
+        Ok(format!("moved to {}", target.display()))
+    }
+
+    /// Moves a directory to its root's trash, under this name if it is free, and leaves a note with it.
+    pub(super) fn put_in_trash(&self, dir: &Path, name: &OsStr, told: &str) -> Result<PathBuf> {
         let disk = self.store.disk();
         let in_store = dir.starts_with(self.store.layout.store.conversations());
         let root = match (&self.store.layout.work, in_store) {
@@ -128,19 +147,18 @@ impl Writer {
         let trash = root.join(TRASH);
         let access = if in_store { self.store.layout.store_access() } else { Access::Shared };
         make_dirs(disk, &trash, access)?;
-        let target = unused(disk, &trash, dir.file_name().unwrap_or_default())?;
+        let target = unused(disk, &trash, name)?;
         move_dir(disk, dir, &target, access)?;
         let note = format!(
-            "# Trashed conversation\n\nThis directory could not be read as a conversation and was moved here.\n\n\
-             **Error:** {}\n**Date:** {}\n\nEverything that was in it is still here. Mend it and move it back to\n\
+            "# Trashed conversation\n\n{told}\n**Date:** {}\n\nEverything that was in it is still here. Mend it and move it back to\n\
              `{}` to use it again.\n",
-            problem.what,
             self.store.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             root.display(),
         );
-        let file = target.join("TRASHED.md");
+        // A file of that name may have come with it.
+        let file = unused(disk, &target, OsStr::new(NOTE))?;
         disk.write_new(&file, note.as_bytes(), access.file()).context("write", &file)?;
-        Ok(format!("moved to {}", target.display()))
+        Ok(target)
     }
 }
 

@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::remove::Inside;
+use super::doctor::NOTE;
+use super::remove::{Gone, Inside};
 use super::{Guards, Writer};
 use crate::error::{Context as _, Error, Result};
 use crate::files::{entries, remove_tree};
 use crate::id::ConversationId;
-use crate::layout::{Partition, TRASH};
+use crate::layout::{Partition, TRASH, managed};
 use crate::lock::{Wait, make_room_for_files};
 use crate::meta::Meta;
+use crate::observe::read_file;
+use crate::reconcile::ManagedFile;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::time::Timestamp;
@@ -20,6 +23,8 @@ use crate::time::Timestamp;
 pub struct Collected {
     /// Removed.
     pub removed: Vec<ConversationId>,
+    /// Those of them that are in the trash, because they had files of the user's own, or events that were not exported.
+    pub trashed: Vec<ConversationId>,
     /// Expired, but in use: locked, or some terminal's active conversation.
     pub in_use: Vec<ConversationId>,
 }
@@ -28,7 +33,7 @@ impl Writer {
     /// Removes what has expired.
     pub fn collect(&self, active: &BTreeSet<ConversationId>) -> Result<Collected> {
         let mut collected = Collected::default();
-        let mut candidates = expired(&self.store.snapshot()?, self.store.now());
+        let mut candidates = expired(&self.store, &self.store.snapshot()?)?;
         candidates.retain(|id| {
             if active.contains(id) {
                 collected.in_use.push(*id);
@@ -56,7 +61,7 @@ impl Writer {
         }
         let mut op = self.begin_structural()?;
         // What was given more time since then is none of them.
-        let over: BTreeSet<_> = expired(op.snapshot(), self.store.now()).into_iter().collect();
+        let over: BTreeSet<_> = expired(&self.store, op.snapshot())?.into_iter().collect();
         let inside = Inside::of(op.snapshot());
         let mut doomed = Vec::new();
         let mut going = BTreeSet::new();
@@ -71,7 +76,8 @@ impl Writer {
                 collected.in_use.push(id);
             }
         }
-        let gone = op.remove_leaves(&doomed, &guards)?;
+        let Gone { ids: gone, trashed } = op.remove_leaves(&doomed, &guards)?;
+        collected.trashed.extend(trashed);
         let (removed, kept): (Vec<_>, Vec<_>) = doomed.into_iter().partition(|id| gone.contains(id));
         collected.removed.extend(removed);
         collected.in_use.extend(kept);
@@ -113,10 +119,10 @@ impl Store {
         for trash in trashes {
             for entry in entries(self.disk(), &trash)? {
                 let path = trash.join(&entry.name);
-                // The note is written when a directory is put there; without one the directory itself has to do.
-                let note = self.disk().stat(&path.join("TRASHED.md"));
-                let stat = note.or_else(|_| self.disk().stat(&path)).context("look at", &path)?;
-                found.push(Aside { path, at: Timestamp::from_nanosecond(stat.mtime.into()).ok() });
+                // The note is written when a directory is put there. One that came with the directory may be older.
+                let dir = self.disk().stat(&path).context("look at", &path)?;
+                let note = self.disk().stat(&path.join(NOTE)).map_or(dir.mtime, |note| note.mtime.max(dir.mtime));
+                found.push(Aside { path, at: Timestamp::from_nanosecond(note.into()).ok() });
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -144,21 +150,27 @@ impl Writer {
     }
 }
 
-/// Live conversations whose time, and that of everything beneath them, is up; children before parents.
-pub fn expired(snapshot: &Snapshot, now: Timestamp) -> Vec<ConversationId> {
-    let tree = snapshot.tree(Partition::Live);
-    let over = |id: ConversationId| {
-        let expiry = snapshot.get(id).and_then(|found| found.meta.as_ref()).and_then(Meta::expires_at);
-        expiry.is_some_and(|expiry| expiry <= now)
+/// Live conversations whose time, and that of everything beneath them, is up; children before parents. The store's copy and
+/// the current one have to say so: a time that came with a pull and is not in the store yet ends nothing.
+pub fn expired(store: &Store, snapshot: &Snapshot) -> Result<Vec<ConversationId>> {
+    let (tree, now) = (snapshot.tree(Partition::Live), store.now());
+    let is_up = |meta: &Meta| meta.expires_at().is_some_and(|expiry| expiry <= now);
+    let over = |id: ConversationId| -> Result<bool> {
+        let Some(found) = snapshot.get(id).filter(|found| found.meta.as_ref().is_some_and(is_up)) else {
+            return Ok(false);
+        };
+        let Some(dir) = found.dirs().store else { return Ok(false) };
+        let contents = read_file(store.disk(), &managed(dir, ManagedFile::Metadata))?;
+        Ok(contents.and_then(|contents| Meta::parse(&contents.bytes).ok()).is_some_and(|meta| is_up(&meta)))
     };
     let mut kept = BTreeSet::new();
     let mut found = Vec::new();
     for (_, id) in tree.walk().into_iter().rev() {
-        if over(id) && !kept.contains(&id) {
+        if !kept.contains(&id) && over(id)? {
             found.push(id);
         } else {
             kept.extend(tree.parent(id));
         }
     }
-    found
+    Ok(found)
 }

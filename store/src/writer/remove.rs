@@ -1,6 +1,7 @@
 //! Removes conversations for good, because somebody asked for exactly that.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::operation::Operation;
@@ -11,8 +12,9 @@ use crate::files::{exists, make_dirs};
 use crate::id::ConversationId;
 use crate::lock::Wait;
 use crate::meta::Parent;
-use crate::observe::read_file;
-use crate::reconcile::Root;
+use crate::observe::{UnitBytes, read_file};
+use crate::own;
+use crate::reconcile::{Root, Unit};
 use crate::removed;
 use crate::scan::Place;
 use crate::snapshot::Snapshot;
@@ -26,6 +28,28 @@ pub enum Strategy {
     Cascade,
     /// Hang them beneath the removed conversation's parent.
     Promote,
+}
+
+/// What the note in the trash says of an expired conversation.
+const EXPIRED: &str =
+    "The time of this conversation was up. It had files of your own, or events that were not \
+    exported. To use it again, take `expires_at` out of its metadata and `expired-` from its name.\n";
+
+/// Why conversations are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Somebody asked for exactly that.
+    Asked,
+    /// Their time is up, which a repository may have said.
+    Expired,
+}
+
+/// What is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gone {
+    pub(super) ids: BTreeSet<ConversationId>,
+    /// Those of them that are in the trash.
+    pub(super) trashed: BTreeSet<ConversationId>,
 }
 
 impl Writer {
@@ -89,12 +113,12 @@ impl Operation<'_> {
         }
         // Children before parents, the workspace before the store: cut short, what is left is whole and still listed.
         let upwards: Vec<_> = doomed.iter().rev().copied().collect();
-        op.destroy_all(&upwards, guards)?;
+        op.destroy_all(&upwards, guards, Why::Asked)?;
         Ok(doomed)
     }
 
     /// Removes these, in this order, once nothing else lies in their directories.
-    fn destroy_all(&mut self, ids: &[ConversationId], guards: &Guards) -> Result<()> {
+    fn destroy_all(&mut self, ids: &[ConversationId], guards: &Guards, why: Why) -> Result<BTreeSet<ConversationId>> {
         // Beneath what cannot be looked at there may be anything.
         for &id in ids {
             self.snapshot().check_readable(id)?;
@@ -102,31 +126,36 @@ impl Operation<'_> {
         self.check_nothing_held_inside(ids.iter().copied())?;
         self.evacuate(guards, &ids.iter().copied().collect())?;
         self.note_removed(ids)?;
-        ids.iter().try_for_each(|&id| self.destroy(id))
+        let mut trashed = BTreeSet::new();
+        for &id in ids {
+            if self.destroy(id, why)? {
+                trashed.insert(id);
+            }
+        }
+        Ok(trashed)
     }
 
     /// Removes conversations that have no children but one another; children come before their parents. What cannot go,
-    /// because something else lies in it that cannot be moved out, stays with what is above it. Returns what is gone.
-    pub(super) fn remove_leaves(
-        &mut self,
-        ids: &[ConversationId],
-        guards: &Guards,
-    ) -> Result<BTreeSet<ConversationId>> {
-        match self.destroy_all(ids, guards) {
+    /// because something else lies in it that cannot be moved out, stays with what is above it.
+    pub(super) fn remove_leaves(&mut self, ids: &[ConversationId], guards: &Guards) -> Result<Gone> {
+        match self.destroy_all(ids, guards, Why::Expired) {
             // One of them is in the way of all, so each is tried by itself.
             Err(Error::Refused(_)) => {}
-            done => return done.map(|()| ids.iter().copied().collect()),
+            done => return done.map(|trashed| Gone { ids: ids.iter().copied().collect(), trashed }),
         }
-        let mut gone = BTreeSet::new();
+        let mut gone = Gone::default();
         for &id in ids {
             let done = match self.snapshot().get(id) {
                 Some(_) => refuse_children(self.snapshot(), id, Strategy::Refuse)
-                    .and_then(|()| self.destroy_all(&[id], guards)),
+                    .and_then(|()| self.destroy_all(&[id], guards, Why::Expired)),
                 // It went before the one that could not.
-                None => Ok(()),
+                None => Ok(BTreeSet::new()),
             };
             match done {
-                Ok(()) => drop(gone.insert(id)),
+                Ok(trashed) => {
+                    gone.ids.insert(id);
+                    gone.trashed.extend(trashed);
+                }
                 Err(Error::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -225,18 +254,45 @@ impl Operation<'_> {
         Ok(())
     }
 
-    fn destroy(&mut self, id: ConversationId) -> Result<()> {
+    /// Whether a conversation has files of the user's own, or events that this worktree's copy never had.
+    fn is_more_than_exported(&self, id: ConversationId) -> Result<bool> {
+        let (disk, entry) = (self.store().disk(), self.ledger().get(id));
+        let base = entry.and_then(|entry| entry.base.as_ref());
+        for place in self.snapshot().places(Root::Store, id) {
+            if !own::has_nothing_new(disk, &place.dir, None)? {
+                return Ok(true);
+            }
+            for &file in base.iter().flat_map(|_| Unit::Stream.files()) {
+                let now = UnitBytes::read_one(disk, &place.dir, file)?;
+                if now.is_some() && now != base.and_then(|base| base.file(file).digest) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says whether it went to the trash.
+    fn destroy(&mut self, id: ConversationId, why: Why) -> Result<bool> {
+        let to_trash = why == Why::Expired && self.is_more_than_exported(id)?;
         self.withdraw(id)?;
         let dirs: Vec<_> = self.snapshot().places(Root::Store, id).map(|place| place.dir.clone()).collect();
         for dir in dirs {
             if exists(self.store().disk(), &dir)? {
                 self.unnest(&dir)?;
-                self.writer.scratch().discard(&dir)?;
+                if to_trash {
+                    // Not under its id: the conversation is removed, and what is left of it no copy of it.
+                    let mut name = OsString::from("expired-");
+                    name.push(dir.file_name().unwrap_or_default());
+                    self.writer.put_in_trash(&dir, &name, EXPIRED)?;
+                } else {
+                    self.writer.scratch().discard(&dir)?;
+                }
             }
         }
         self.forget(id);
         self.take_out(id);
-        Ok(())
+        Ok(to_trash)
     }
 }
 

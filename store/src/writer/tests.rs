@@ -426,7 +426,7 @@ fn one_that_must_stay_keeps_none_of_the_others() {
     // Nobody holds the lock of what would have to be moved out.
     let guards = [stays, goes].map(|id| (id, lock(&writer, id))).into_iter().collect();
     let mut op = writer.begin_structural().unwrap();
-    assert_eq!(op.remove_leaves(&[stays, goes], &guards).unwrap(), [goes].into());
+    assert_eq!(op.remove_leaves(&[stays, goes], &guards).unwrap().ids, [goes].into());
     op.finish().unwrap();
     let snapshot = writer.store().snapshot().unwrap();
     assert!(snapshot.get(goes).is_none());
