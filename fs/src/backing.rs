@@ -100,6 +100,8 @@ pub trait Backing: Send + Sync + Debug {
     fn link(&self, path: &Path, name: &Path) -> io::Result<()>;
     /// Renames, replacing what is there.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Renames, and fails where something is there.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes two paths change places.
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
     /// Removes a file or a link.
@@ -273,6 +275,10 @@ impl Backing for RealBacking {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.allowed.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.allowed.rename_new(from, to)
     }
 
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {

@@ -146,6 +146,10 @@ impl<B: Backing> Backing for Remembering<B> {
         self.change(&[from, to], |real| real.rename(from, to))
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(&[from, to], |real| real.rename_new(from, to))
+    }
+
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
         self.change(&[one, other], |real| real.exchange(one, other))
     }

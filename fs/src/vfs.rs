@@ -44,6 +44,7 @@ use parking_lot::{Mutex, RwLock};
 pub use attr::{Attr, SetAttr};
 pub use dirs::ArrivalNote;
 pub use drafts::Handled;
+pub use files::Opening;
 pub use find::{Found, Lookup};
 pub use look::Seen;
 pub use noticed::Noticed;

@@ -472,6 +472,12 @@ impl AllowedDirs {
         let flags = RenameFlags::RENAME_NOREPLACE;
         match nix::fcntl::renameat2(&old.parent, old.name, &new.parent, new.name, flags) {
             // Not every filesystem can.
+            Err(Errno::EINVAL | Errno::ENOSYS) if self.stat(from)?.kind() == Kind::Dir => match self.stat(to) {
+                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                // A directory cannot have two names. One that comes meanwhile is replaced only if it is empty.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.rename(from, to),
+                Err(error) => Err(error),
+            },
             Err(Errno::EINVAL | Errno::ENOSYS) => {
                 self.link(from, to)?;
                 self.remove_file(from)

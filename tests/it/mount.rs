@@ -33,6 +33,8 @@ mod listings;
 mod locks;
 // Programs that write to the memory of a file.
 mod mmap;
+// Names that two want at once, and names that change meanwhile.
+mod names;
 // Threads of a holder, and processes of other containers.
 mod processes;
 // Programs that look, copy, move, remove and rewrite.

@@ -206,6 +206,10 @@ impl Backing for FaultBacking {
         self.call("rename", from, || self.real.rename(from, to))
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("rename_new", from, || self.real.rename_new(from, to))
+    }
+
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
         self.call("exchange", one, || self.real.exchange(one, other))
     }

@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::error::FsError;
 use crate::mount::Options;
 use crate::teller::Kernel;
-use crate::vfs::{Attr, Found, Lookup, Rename, SetAttr, Vfs};
+use crate::vfs::{Attr, Found, Lookup, Opening, Rename, SetAttr, Vfs};
 
 /// What is known to the kernel is good until it is told otherwise.
 const LONG: Duration = Duration::from_secs(1 << 30);
@@ -448,11 +448,15 @@ impl Filesystem for Host {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         let long = self.long();
-        match self.run("create", parent.0, |vfs| vfs.create(caller(req), parent.0, name, mode)) {
+        let create = |vfs: &Vfs| match flags & libc::O_EXCL {
+            0 => vfs.open_or_create(caller(req), parent.0, name, mode, opening(req, flags)),
+            _ => vfs.create(caller(req), parent.0, name, mode),
+        };
+        match self.run("create", parent.0, create) {
             Ok(attr) => {
                 reply.created(&long, &told(&attr), Generation(0), FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
             }
@@ -472,6 +476,12 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
 
 fn caller(req: &Request) -> Caller {
     Caller { pid: req.pid() }
+}
+
+fn opening(req: &Request, flags: i32) -> Opening {
+    let access = flags & libc::O_ACCMODE;
+    let (read, write) = (access != libc::O_WRONLY, access != libc::O_RDONLY);
+    Opening { uid: req.uid(), read, write, truncate: flags & libc::O_TRUNC != 0 }
 }
 
 fn told(attr: &Attr) -> FileAttr {

@@ -84,12 +84,11 @@ impl Vfs {
     pub fn set_attr(&self, caller: Caller, number: u64, set: SetAttr) -> Result<Found> {
         self.writable()?;
         let before = self.attr(number)?;
-        let node = self.node(number)?;
         if set.uid.is_some_and(|uid| uid != before.uid) || set.gid.is_some_and(|gid| gid != before.gid) {
             return Err(FsError::Refused("files belong to whom they belong"));
         }
         if let Some(size) = set.size {
-            self.truncate(caller, &node, size)?;
+            self.truncate(caller, number, size)?;
         }
         if set.mode.is_some() || set.atime.is_some() || set.mtime.is_some() {
             self.set_rest(number, set)?;
@@ -221,14 +220,9 @@ impl Vfs {
     }
 
     fn set_rest(&self, number: u64, set: SetAttr) -> Result<()> {
-        let node = &self.node(number)?;
         // Whoever saves the file, or brings its draft to disk, writes down what it was like when they began. Whoever renames it
         // puts another file in its place.
-        let room = node.conversation().map(|id| self.room(id).lock_arc());
-        if self.node(number)? != *node {
-            drop(room);
-            return self.set_rest(number, set);
-        }
+        let (node, _room) = &self.in_room(number)?;
         if let Node::Managed(id, file) = node
             && let Some(mtime) = set.mtime
             && let Some(draft) = self.drafts.lock().get_mut(&(*id, *file))

@@ -16,6 +16,7 @@ use jp_store::scratch::is_scratch;
 use jp_store::writer::Writer;
 use serde::{Deserialize, Serialize};
 
+use super::files::Wanted;
 use super::{Attr, Fresh, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::{Item, parse};
@@ -50,33 +51,37 @@ impl Vfs {
             self.made(&dir, name);
             return self.enter(&Node::Children(Dir::Of(*id)));
         }
-        if self.is_there(caller, &dir, name)? {
-            return Err(FsError::Exists);
-        }
-        let _aware = self.aware(&dir, name);
-        let node = match &dir {
-            Node::Children(at) => Node::Conversation(self.make_conversation(caller, *at, name)?),
-            dir => {
-                let node = self.place_for(dir, name)?;
-                let _hold = self.hold(caller, &[&node])?;
-                self.make_way(&node)?;
-                let path = self.path(&node)?;
-                self.make_room(&node, Kind::Dir)?;
-                match self.backing.make_dir(&path, mode & PERMISSIONS) {
-                    // Hidden here, and a new directory from now on. What is in it stays hidden.
-                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                        self.backing.set_mode(&path, mode & PERMISSIONS).context("set the mode of", &path)?;
-                        self.touch(&node);
-                    }
-                    made => made.context("make directory", &path)?,
-                }
-                self.note_own(&path);
-                self.show_file(&node)?;
-                node
+        if let Node::Children(at) = &dir {
+            if self.is_there(caller, &dir, name)? {
+                return Err(FsError::Exists);
             }
-        };
-        self.made(&dir, name);
-        self.enter(&node)
+            let _aware = self.aware(&dir, name);
+            let node = Node::Conversation(self.make_conversation(caller, *at, name)?);
+            self.made(&dir, name);
+            return self.enter(&node);
+        }
+        let Wanted { dir, node, unseen, hold: _hold } = &self.hold_name(caller, parent, name)?;
+        let _aware = self.aware(dir, name);
+        self.make_way(node)?;
+        if *unseen {
+            self.make_room(node, Kind::Dir)?;
+        }
+        let path = self.or_look_again(node, || {
+            let path = self.path(node)?;
+            match self.backing.make_dir(&path, mode & PERMISSIONS) {
+                // A new directory from now on. What is in it stays hidden.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && *unseen => {
+                    self.backing.set_mode(&path, mode & PERMISSIONS).context("set the mode of", &path)?;
+                    self.touch(node);
+                }
+                made => made.context("make directory", &path)?,
+            }
+            Ok(path)
+        })?;
+        self.note_own(&path);
+        self.show_file(node)?;
+        self.made(dir, name);
+        self.enter(node)
     }
 
     /// Brings a known conversation back, or lets a new one begin to arrive.

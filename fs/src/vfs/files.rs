@@ -1,6 +1,7 @@
 //! Files: made, read, written. Managed ones go through drafts; the others are what is behind them.
 
 use std::ffi::OsStr;
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -14,8 +15,9 @@ use jp_store::path_text::to_text;
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 
+use super::named::Room;
 use super::save::{Hold, Origin};
-use super::{Attr, Vfs, check_name};
+use super::{Attr, Found, Lookup, SetAttr, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::{Meaning, Stale};
 use crate::error::{FsError, Result};
@@ -31,6 +33,45 @@ enum Spot {
     },
     /// The same place as in the memory of the kernel.
     Back(u64),
+}
+
+/// How the file behind a node is changed.
+enum Way {
+    /// By its draft.
+    Draft(Room),
+    /// Where it is.
+    File(Hold),
+}
+
+/// How a program opens a file that it makes if there is none.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Who the program is.
+    pub uid: u32,
+    /// Whether it reads.
+    pub read: bool,
+    /// Whether it writes.
+    pub write: bool,
+    /// Whether what is there is to be emptied.
+    pub truncate: bool,
+}
+
+impl Opening {
+    /// Whether this is a file that its owner opens as its mode allows. Of a file that the kernel takes for new it checks nothing.
+    fn suits(self, attr: &Attr) -> bool {
+        let wanted = if self.read { 0o400 } else { 0 } | if self.write || self.truncate { 0o200 } else { 0 };
+        attr.kind == Kind::File && attr.uid == self.uid && attr.mode & wanted == wanted
+    }
+}
+
+/// A name that something is to be made under, in a directory. As long as it is held, nobody else makes anything there through
+/// a mount.
+pub(super) struct Wanted {
+    pub(super) dir: Node,
+    pub(super) node: Node,
+    /// The caller does not see what is there, if anything is: it is hidden here, or the caller has just made the directory.
+    pub(super) unseen: bool,
+    pub(super) hold: Hold,
 }
 
 impl Vfs {
@@ -102,74 +143,115 @@ impl Vfs {
         }
     }
 
+    /// Opens a file, and makes it if there is none.
+    pub fn open_or_create(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        opening: Opening,
+    ) -> Result<Attr> {
+        match self.create(caller, parent, name, mode) {
+            Err(error) if error.errno() == libc::EEXIST => self.open_found(caller, parent, name, opening),
+            made => made,
+        }
+    }
+
+    /// Opens a file that the kernel takes for absent. If it is anything but the caller's own file, the kernel is told that what it
+    /// knows is stale: it looks once more then, checks permissions and follows links.
+    fn open_found(&self, caller: Caller, parent: u64, name: &OsStr, opening: Opening) -> Result<Attr> {
+        let Lookup::Found(Found { attr, .. }) = self.lookup(caller, parent, name)? else { return Err(FsError::Stale) };
+        let opened = match opening.truncate {
+            _ if !opening.suits(&attr) => Err(FsError::Stale),
+            true => {
+                let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+                self.set_attr(caller, attr.number, empty).and_then(|_| self.attr(attr.number))
+            }
+            false => Ok(attr),
+        };
+        if opened.is_err() {
+            self.forget(attr.number, 1);
+        }
+        opened
+    }
+
     /// Makes a file. The mode has the caller's umask in it already.
     pub fn create(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<Attr> {
         self.writable()?;
         check_name(name)?;
-        let dir = self.node(parent)?;
-        if self.is_there(caller, &dir, name)? {
-            return Err(FsError::Exists);
-        }
-        let node = self.place_for(&dir, name)?;
-        match &node {
-            Node::Managed(id, file) => self.create_managed(caller, *id, *file, mode)?,
+        let Wanted { dir, node, unseen, hold } = &self.hold_name(caller, parent, name)?;
+        match node {
+            Node::Managed(id, file) => self.create_managed(hold, *id, *file, mode, *unseen)?,
             node => {
-                let _hold = self.hold(caller, &[node])?;
                 self.soil(node);
-                let path = self.path(node)?;
-                self.make_room(node, Kind::File)?;
-                let made = match self.backing.create(&path, mode & PERMISSIONS) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                        self.make_way(node)?;
-                        self.backing.create(&path, mode & PERMISSIONS)
+                if *unseen {
+                    self.make_room(node, Kind::File)?;
+                }
+                let create = || {
+                    let path = self.path(node)?;
+                    let made = match self.backing.create(&path, mode & PERMISSIONS) {
+                        Err(error)
+                            if error.kind() == std::io::ErrorKind::NotFound && matches!(node, Node::Scratch(..)) =>
+                        {
+                            self.make_way(node)?;
+                            self.backing.create(&path, mode & PERMISSIONS)
+                        }
+                        made => made,
+                    };
+                    match made {
+                        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok((path, false)),
+                        made => made.context("make", &path).map(|()| (path, true)).map_err(FsError::from),
                     }
-                    made => made,
                 };
-                match made {
-                    // Hidden here, and perhaps still open somewhere: another file takes its place.
-                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                let path = match self.or_look_again(node, create)? {
+                    (path, true) => path,
+                    (_, false) if !unseen => return Err(FsError::Exists),
+                    // Perhaps still open somewhere: another file takes its place.
+                    (path, false) => {
                         let beside = self.state.join("orphans").join(format!("make-{}", self.number(node)));
                         self.backing.replace(&beside, &beside.with_extension("new"), b"").context("make", &beside)?;
                         self.backing.set_mode(&beside, mode & PERMISSIONS).context("set the mode of", &beside)?;
                         self.backing.rename(&beside, &path).context("rename", &beside)?;
+                        path
                     }
-                    made => made.context("make", &path)?,
-                }
+                };
                 self.note_own(&path);
                 self.show_file(node)?;
             }
         }
-        self.made(&dir, name);
-        self.enter(&node)
+        self.made(dir, name);
+        self.enter(node)
     }
 
     /// Makes a symbolic link.
     pub fn make_link(&self, caller: Caller, parent: u64, name: &OsStr, target: &Path) -> Result<Attr> {
         self.writable()?;
         check_name(name)?;
-        let dir = self.node(parent)?;
-        if self.is_there(caller, &dir, name)? {
-            return Err(FsError::Exists);
-        }
-        let node = self.place_for(&dir, name)?;
+        let Wanted { dir, node, unseen, hold: _hold } = &self.hold_name(caller, parent, name)?;
         if matches!(node, Node::Managed(..) | Node::Under(_)) {
-            return Err(FsError::Refused("no links here"));
+            let is_there = self.is_there(caller, dir, name)?;
+            return Err(if is_there { FsError::Exists } else { FsError::Refused("no links here") });
         }
-        let _hold = self.hold(caller, &[&node])?;
-        self.make_way(&node)?;
-        let path = self.path(&node)?;
-        self.make_room(&node, Kind::Link)?;
-        match self.backing.symlink(target, &path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                self.backing.remove(&path).context("remove", &path)?;
-                self.backing.symlink(target, &path).context("link", &path)?;
+        self.make_way(node)?;
+        if *unseen {
+            self.make_room(node, Kind::Link)?;
+        }
+        let path = self.or_look_again(node, || {
+            let path = self.path(node)?;
+            match self.backing.symlink(target, &path) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && *unseen => {
+                    self.backing.remove(&path).context("remove", &path)?;
+                    self.backing.symlink(target, &path).context("link", &path)?;
+                }
+                made => made.context("link", &path)?,
             }
-            made => made.context("link", &path)?,
-        }
+            Ok(path)
+        })?;
         self.note_own(&path);
-        self.show_file(&node)?;
-        self.made(&dir, name);
-        self.enter(&node)
+        self.show_file(node)?;
+        self.made(dir, name);
+        self.enter(node)
     }
 
     /// Writes a part of a file.
@@ -198,46 +280,42 @@ impl Vfs {
 
     fn write_to(&self, caller: Caller, number: u64, spot: Spot, data: &[u8]) -> Result<()> {
         self.writable()?;
-        loop {
-            let node = self.node(number)?;
-            let held = match self.hold_plain(caller, &node) {
-                Err(FsError::Busy) if matches!(spot, Spot::Back(_)) => Some(self.hold_rooms(&node)),
-                held => held?,
-            };
-            let Some(_hold) = held else { return self.write_draft(caller, &node, spot, data) };
-            if self.node(number)? != node {
-                // It got another name while its room was waited for.
-                continue;
-            }
-            self.part_from_store(&node)?;
-            self.soil(&node);
-            // A holder that did not keep us out may have renamed the directory.
-            let path = self.or_look_again(&node, || {
-                let path = self.path(&node)?;
-                match spot {
-                    Spot::At(offset) | Spot::Back(offset) => {
-                        self.backing.write(&path, offset, data).context("write", &path)?;
-                    }
-                    Spot::End { expected } => {
-                        let end = self.backing.append(&path, data).context("append to", &path)?;
-                        self.tell_if_elsewhere(&node, expected, end.saturating_sub(data.len() as u64));
-                    }
+        let origin = if matches!(spot, Spot::Back(_)) { Origin::Memory } else { Origin::Caller };
+        let (node, way) = self.way_to(caller, number, origin)?;
+        let _hold = match way {
+            Way::Draft(room) => return self.write_draft(caller, &room, &node, spot, data),
+            Way::File(hold) => hold,
+        };
+        self.part_from_store(&node)?;
+        self.soil(&node);
+        // A holder that did not keep us out may have renamed the directory.
+        let path = self.or_look_again(&node, || {
+            let path = self.path(&node)?;
+            match spot {
+                Spot::At(offset) | Spot::Back(offset) => {
+                    self.backing.write(&path, offset, data).context("write", &path)?;
                 }
-                Ok(path)
-            })?;
-            self.note_own(&path);
-            return self.arrive_if_managed(caller, &node);
-        }
+                Spot::End { expected } => {
+                    let end = self.backing.append(&path, data).context("append to", &path)?;
+                    self.tell_if_elsewhere(&node, expected, end.saturating_sub(data.len() as u64));
+                }
+            }
+            Ok(path)
+        })?;
+        self.note_own(&path);
+        self.arrive_if_managed(caller, &node)
     }
 
-    fn write_draft(&self, caller: Caller, node: &Node, spot: Spot, data: &[u8]) -> Result<()> {
+    fn write_draft(&self, caller: Caller, room: &Room, node: &Node, spot: Spot, data: &[u8]) -> Result<()> {
         let now = self.now();
         match spot {
-            Spot::At(offset) => self.change(caller, node, Origin::Caller, |draft| draft.write(offset, data, now)),
-            Spot::Back(offset) => self.change(caller, node, Origin::Memory, |draft| draft.write(offset, data, now)),
+            Spot::At(offset) => self.change(caller, room, node, Origin::Caller, |draft| draft.write(offset, data, now)),
+            Spot::Back(offset) => {
+                self.change(caller, room, node, Origin::Memory, |draft| draft.write(offset, data, now))
+            }
             Spot::End { expected } => {
                 let mut end = expected;
-                let changed = self.change(caller, node, Origin::Caller, |draft| {
+                let changed = self.change(caller, room, node, Origin::Caller, |draft| {
                     end = draft.bytes.len() as u64;
                     draft.append(data, now)
                 });
@@ -256,16 +334,23 @@ impl Vfs {
 
     /// Brings a file to disk. A draft is tried once more.
     pub fn sync(&self, caller: Caller, number: u64) -> Result<()> {
-        let node = self.node(number)?;
-        match &node {
-            Node::Managed(id, file) if !self.item(*id)?.pending => self.sync_managed(caller, *id, *file),
+        while !self.sync_as(caller, number, &self.node(number)?)? {}
+        Ok(())
+    }
+
+    /// Brings a file to disk if it is still of this kind. `false` if it has got a name that makes it another.
+    fn sync_as(&self, caller: Caller, number: u64, node: &Node) -> Result<bool> {
+        let is_same_kind = |now: &Node| discriminant(now) == discriminant(node);
+        match node {
+            Node::Managed(id, file) if !self.item(*id)?.pending => {
+                let synced = self.sync_managed(caller, *id, *file);
+                if self.node(number)? == *node { synced.map(|()| true) } else { Ok(false) }
+            }
             Node::Scratch(..) => {
                 // Its name is nobody's business but the program's that made it.
-                let room = node.conversation().map(|id| self.room(id).lock_arc());
-                if self.node(number)? != node {
-                    // It got another name while its room was waited for.
-                    drop(room);
-                    return self.sync(caller, number);
+                let (node, _room) = self.in_room(number)?;
+                if !is_same_kind(&node) {
+                    return Ok(false);
                 }
                 let path = self.path(&node)?;
                 self.backing.sync(&path).context("sync", &path)?;
@@ -273,54 +358,82 @@ impl Vfs {
                 if clean.len() > 1024 {
                     clean.clear();
                 }
-                clean.insert(node.clone());
-                Ok(())
+                clean.insert(node);
+                Ok(true)
             }
-            Node::Managed(..) | Node::Own(..) | Node::Under(_) => {
-                let path = self.path(&node)?;
-                self.backing.sync(&path).context("sync", &path)?;
-                if let Some(dir) = path.parent() {
-                    self.backing.sync(dir).context("sync", dir)?;
-                }
-                Ok(())
-            }
-            Node::Conversation(_) => {
-                let path = self.path(&node)?;
-                Ok(self.backing.sync(&path).context("sync", &path)?)
+            Node::Managed(..) | Node::Own(..) | Node::Under(_) | Node::Conversation(_) => {
+                let sync = |node: &Node| {
+                    let path = self.path(node)?;
+                    self.backing.sync(&path).context("sync", &path)?;
+                    if let Some(dir) = path.parent().filter(|_| !matches!(node, Node::Conversation(_))) {
+                        self.backing.sync(dir).context("sync", dir)?;
+                    }
+                    Ok(true)
+                };
+                self.while_named(number, |now| match is_same_kind(now) {
+                    true => self.or_look_again(now, || sync(now)),
+                    false => Ok(false),
+                })
             }
             // What hangs where is in files of the store.
-            Node::Children(_) => Ok(self.writer.catch_up()?),
-            Node::Alias(..) | Node::Orphan(_) => Ok(()),
+            Node::Children(_) => {
+                self.writer.catch_up()?;
+                Ok(true)
+            }
+            Node::Alias(..) | Node::Orphan(_) => Ok(true),
         }
     }
 
-    pub(super) fn truncate(&self, caller: Caller, node: &Node, size: u64) -> Result<()> {
+    pub(super) fn truncate(&self, caller: Caller, number: u64, size: u64) -> Result<()> {
+        let (node, way) = self.way_to(caller, number, Origin::Caller)?;
         if matches!(node, Node::Children(_) | Node::Conversation(_)) {
             return Err(FsError::IsDir);
         }
-        let Some(_hold) = self.hold_plain(caller, node)? else {
-            if size == 0 && self.begin_anew(node)? {
-                return Ok(());
+        let _hold = match way {
+            Way::Draft(room) => {
+                if size == 0 && self.begin_anew(&room, &node)? {
+                    return Ok(());
+                }
+                let now = self.now();
+                return self.change(caller, &room, &node, Origin::Caller, |draft| draft.truncate(size, now));
             }
-            let now = self.now();
-            return self.change(caller, node, Origin::Caller, |draft| draft.truncate(size, now));
+            Way::File(hold) => hold,
         };
-        self.part_from_store(node)?;
-        self.soil(node);
-        let path = self.path(node)?;
-        self.backing.truncate(&path, size).context("truncate", &path)?;
+        self.part_from_store(&node)?;
+        self.soil(&node);
+        let path = self.or_look_again(&node, || {
+            let path = self.path(&node)?;
+            self.backing.truncate(&path, size).context("truncate", &path)?;
+            Ok(path)
+        })?;
         self.note_own(&path);
-        self.arrive_if_managed(caller, node)
+        self.arrive_if_managed(caller, &node)
     }
 
-    /// What it takes to change the file behind a node; `None` when there is a draft to change instead. What arrives while
-    /// its room is waited for has drafts from then on.
-    fn hold_plain(&self, caller: Caller, node: &Node) -> Result<Option<Hold>> {
-        if self.is_stored_managed(node)? {
-            return Ok(None);
+    /// What a number stands for, and what it takes to change that.
+    fn way_to(&self, caller: Caller, number: u64, origin: Origin) -> Result<(Node, Way)> {
+        let (node, room) = self.in_room(number)?;
+        let way = match room {
+            Some(room) if self.is_stored_managed(&node)? => Way::Draft(room),
+            room => Way::File(self.hold_in(caller, &node, room, origin)?),
+        };
+        Ok((node, way))
+    }
+
+    /// Takes hold of a name that something is to be made under. Whether it is free the disk tells, when that is made.
+    pub(super) fn hold_name(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Wanted> {
+        let find = |[dir]: &[Node; 1]| match self.find(caller, dir, name)?.0 {
+            Some(Node::Children(_) | Node::Conversation(_) | Node::Alias(..)) => Err(FsError::Exists),
+            Some(_) | None => Ok([self.place_for(dir, name)?]),
+        };
+        match self.hold_named(caller, [parent], find) {
+            Ok(([dir], [node], hold)) => {
+                let unseen = self.find(caller, &dir, name)?.0.is_none();
+                Ok(Wanted { dir, node, unseen, hold })
+            }
+            Err(FsError::Busy) if self.is_there(caller, &self.node(parent)?, name)? => Err(FsError::Exists),
+            Err(error) => Err(error),
         }
-        let hold = self.hold(caller, &[node])?;
-        Ok((!self.is_stored_managed(node)?).then_some(hold))
     }
 
     /// Whether the caller sees something under a name.
@@ -416,5 +529,30 @@ impl Vfs {
     pub(super) fn made(&self, dir: &Node, name: &OsStr) {
         self.unmask(dir, name);
         self.touch(dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_has_not_checked_is_opened_by_its_owner_alone() {
+        let attr = |mode| Attr { kind: Kind::File, mode, uid: 7, ..Attr::dir(1) };
+        let opening = |read, write, truncate| Opening { uid: 7, read, write, truncate };
+        for (opening, least) in [
+            (opening(true, false, false), 0o400),
+            (opening(false, true, false), 0o200),
+            (opening(true, true, false), 0o600),
+            (opening(true, false, true), 0o600),
+        ] {
+            for mode in [0o000, 0o077, 0o277, 0o400, 0o477, 0o600, 0o777] {
+                assert_eq!(opening.suits(&attr(mode)), mode & least == least, "{opening:?} {mode:o}");
+            }
+            assert!(!Opening { uid: 0, ..opening }.suits(&attr(0o777)));
+            for kind in [Kind::Dir, Kind::Link, Kind::Other] {
+                assert!(!opening.suits(&Attr { kind, ..attr(0o777) }));
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use jp_store::error::Context as _;
 use jp_store::journal::Change;
 use jp_store::reconcile::ManagedFile;
 
+use super::named::Named;
 use super::{Vfs, check_name};
 use crate::caller::Caller;
 use crate::error::{FsError, Result};
@@ -20,15 +21,13 @@ impl Vfs {
     pub fn remove_file(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<()> {
         self.writable()?;
         check_name(name)?;
-        let dir = self.node(parent)?;
-        let node = self.find_known(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
+        let ([dir], [node], _hold) = self.hold_known(caller, parent, name)?;
         if self.attr_of(&node).map_err(absent)?.kind == Kind::Dir {
             return Err(FsError::IsDir);
         }
         if matches!(node, Node::Alias(..)) {
             return Err(FsError::Refused("another name of a conversation; remove the conversation"));
         }
-        let _hold = self.hold(caller, &[&node])?;
         let _renaming = self.renaming(&[&node]);
         self.save_orphan(&node)?;
         match &node {
@@ -52,16 +51,23 @@ impl Vfs {
     pub fn remove_dir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<()> {
         self.writable()?;
         check_name(name)?;
-        let dir = self.node(parent)?;
-        let node = self.find_known(caller, &dir, name)?.0.ok_or(FsError::NotFound)?;
-        if self.attr_of(&node).map_err(absent)?.kind != Kind::Dir {
-            return Err(FsError::NotDir);
-        }
+        let check = |node: &Node| {
+            if self.attr_of(node).map_err(absent)?.kind != Kind::Dir {
+                return Err(FsError::NotDir);
+            }
+            let is_full = self.take_listing(node)?.iter().any(|listed| !listed.is_dots());
+            if is_full { Err(FsError::NotEmpty) } else { Ok(()) }
+        };
+        let ([dir], [node], _hold) = match self.hold_known(caller, parent, name) {
+            // A directory that is still full says that first.
+            Err(FsError::Busy) => {
+                let node = self.find_known(caller, &self.node(parent)?, name)?.0.ok_or(FsError::NotFound)?;
+                return Err(check(&node).err().unwrap_or(FsError::Busy));
+            }
+            held => held?,
+        };
+        check(&node)?;
         let _aware = self.aware(&dir, name);
-        let number = self.number(&node);
-        if self.list(number, 0)?.rest().any(|(_, listed)| !listed.is_dots()) {
-            return Err(FsError::NotEmpty);
-        }
         match &node {
             // It is listed when there is something in it, and can be entered anyway. To whoever has it open it is gone, so
             // what is entered from now on has another number.
@@ -69,11 +75,10 @@ impl Vfs {
                 self.inodes.lock().unlinked(&node);
             }
             Node::Conversation(id) => {
-                self.hide(caller, *id)?;
+                self.hide(*id)?;
                 self.inodes.lock().unlinked(&node);
             }
             Node::Own(id, inner) => {
-                let _hold = self.hold(caller, &[&node])?;
                 let _renaming = self.renaming(&[&node]);
                 if self.item(*id)?.pending {
                     let path = self.path(&node)?;
@@ -93,9 +98,15 @@ impl Vfs {
         Ok(())
     }
 
-    /// Hides a conversation in this worktree. One that never arrived is gone.
-    fn hide(&self, caller: Caller, id: ConversationId) -> Result<()> {
-        let _hold = self.hold(caller, &[&Node::Conversation(id)])?;
+    /// Takes hold of what has a name that the kernel has seen.
+    fn hold_known(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Named<1, 1>> {
+        self.hold_named(caller, [parent], |[dir]| {
+            Ok([self.find_known(caller, dir, name)?.0.ok_or(FsError::NotFound)?])
+        })
+    }
+
+    /// Hides a conversation in this worktree. One that never arrived is gone. The caller holds it.
+    fn hide(&self, id: ConversationId) -> Result<()> {
         self.fresh.lock().remove(&id);
         if self.item(id)?.pending {
             let dir = self.arrival_dir(id);

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use jp_store::ConversationId;
+use jp_store::beneath::Over;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
@@ -14,7 +15,7 @@ use jp_store::scratch::is_scratch;
 use jp_store::writer::Shape;
 
 use super::remove::absent;
-use super::save::{Outcome, Ready};
+use super::save::{Hold, Outcome, Ready};
 use super::{Attr, SWAP, Vfs, check_name};
 use crate::caller::Caller;
 use crate::catalog::{Former, Stale, parse};
@@ -40,9 +41,8 @@ impl Vfs {
         check_name(from.1)?;
         check_name(to.1)?;
         let (old_dir, new_dir) = (self.node(from.0)?, self.node(to.0)?);
-        let source = self.find_known(caller, &old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
-        let kind = self.attr_of(&source).map_err(absent)?.kind;
-        if let Node::Conversation(id) = source {
+        if let Some(source @ Node::Conversation(id)) = self.find_known(caller, &old_dir, from.1)?.0 {
+            self.attr_of(&source).map_err(absent)?;
             return match (how, &new_dir) {
                 (Rename::Exchange, _) => Err(FsError::Invalid("only files change places".to_owned())),
                 (_, Node::Children(at)) => {
@@ -60,38 +60,51 @@ impl Vfs {
                 _ => Err(FsError::Refused("a conversation lies among conversations")),
             };
         }
-        if matches!(source, Node::Children(_) | Node::Alias(..)) {
-            return Err(FsError::Refused("the name belongs to the tree"));
-        }
-        let present = match self.find(caller, &new_dir, to.1)?.0 {
-            Some(node) => match self.attr_of(&node) {
-                Ok(attr) => Some((node, attr.kind)),
-                Err(error) if error.is_absent() => None,
-                Err(error) => return Err(error),
-            },
-            None => None,
+        let find = |[old_dir, new_dir]: &[Node; 2]| {
+            let source = self.find_known(caller, old_dir, from.1)?.0.ok_or(FsError::NotFound)?;
+            if matches!(source, Node::Children(_) | Node::Conversation(_) | Node::Alias(..)) {
+                return Err(FsError::Refused("the name belongs to the tree"));
+            }
+            match self.find(caller, new_dir, to.1)?.0 {
+                Some(Node::Children(_) | Node::Conversation(_) | Node::Alias(..)) => Err(FsError::Exists),
+                Some(target) => Ok([source, target]),
+                None => Ok([source, self.place_for(new_dir, to.1)?]),
+            }
         };
-        match (how, &present) {
+        let ([old_dir, new_dir], [source, target], hold) = self.hold_named(caller, [from.0, to.0], find)?;
+        let kind = self.attr_of(&source).map_err(absent)?.kind;
+        let is_seen = self.find(caller, &new_dir, to.1)?.0.is_some();
+        if is_seen && how == Rename::NoReplace {
+            // Somebody may have made it since it was looked at.
+            self.backing.doubt(&self.path(&target)?);
+        }
+        let present = match is_seen.then(|| self.attr_of(&target)) {
+            Some(Ok(attr)) => Some(attr.kind),
+            Some(Err(error)) if !error.is_absent() => return Err(error),
+            Some(Err(_)) | None => None,
+        };
+        match (how, present) {
             (Rename::NoReplace, Some(_)) => return Err(FsError::Exists),
             (Rename::Exchange, None) => return Err(FsError::NotFound),
-            (_, Some((Node::Children(_) | Node::Conversation(_) | Node::Alias(..), _))) => return Err(FsError::Exists),
-            (Rename::Replace, Some((target, _))) if *target == source => return Ok(()),
-            (Rename::Replace, Some((_, Kind::Dir))) if kind != Kind::Dir => return Err(FsError::IsDir),
-            (Rename::Replace, Some((_, other))) if kind == Kind::Dir && *other != Kind::Dir => {
-                return Err(FsError::NotDir);
-            }
+            (Rename::Replace, Some(_)) if target == source => return Ok(()),
+            (Rename::Replace, Some(Kind::Dir)) if kind != Kind::Dir => return Err(FsError::IsDir),
+            (Rename::Replace, Some(other)) if kind == Kind::Dir && other != Kind::Dir => return Err(FsError::NotDir),
             _ => {}
         }
-        let target = match &present {
-            Some((node, _)) => node.clone(),
-            None => self.place_for(&new_dir, to.1)?,
-        };
-        let directory = kind == Kind::Dir || present.as_ref().is_some_and(|(_, kind)| *kind == Kind::Dir);
+        let directory = kind == Kind::Dir || present == Some(Kind::Dir);
+        let over = if is_seen && how == Rename::NoReplace { Over::Nothing } else { Over::Anything };
         match (how, directory) {
             (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
-            (Rename::Exchange, false) => self.exchange(caller, &source, &target)?,
-            (_, true) => self.move_dir(caller, &source, &target)?,
-            (_, false) => self.move_file(caller, &source, kind, &target)?,
+            (Rename::Exchange, false) => self.exchange(caller, &hold, &source, &target)?,
+            (_, true) => self.move_dir(&source, &target, over)?,
+            (_, false) => self.move_file(caller, &hold, &source, kind, &target, over)?,
+        }
+        drop(hold);
+        if let Node::Managed(id, _) = target
+            && how != Rename::Exchange
+        {
+            let _room = self.room(id).lock_arc();
+            self.arrive(caller, id)?;
         }
         self.unmask(&new_dir, to.1);
         self.touch(&old_dir);
@@ -99,17 +112,26 @@ impl Vfs {
         Ok(())
     }
 
-    fn move_file(&self, caller: Caller, source: &Node, kind: Kind, target: &Node) -> Result<()> {
-        let hold = self.hold(caller, &[source, target])?;
+    fn move_file(
+        &self,
+        caller: Caller,
+        hold: &Hold,
+        source: &Node,
+        kind: Kind,
+        target: &Node,
+        over: Over,
+    ) -> Result<()> {
         let source_is_stored = self.is_stored_managed(source)?;
         let stays = source_is_stored || self.leaves_store(source, target)?;
         if matches!(source, Node::Own(..)) && stays && kind != Kind::File {
             // Whoever moves it copies and removes it instead, as between filesystems.
             return Err(FsError::CrossDevice);
         }
-        let renaming = self.renaming(&[source, target]);
+        let _renaming = self.renaming(&[source, target]);
         self.make_room(target, kind)?;
-        self.save_orphan(target)?;
+        if over == Over::Anything {
+            self.save_orphan(target)?;
+        }
         match target {
             Node::Managed(id, file) if self.is_stored_managed(target)? => {
                 let bytes = self.read_whole(source)?;
@@ -138,12 +160,12 @@ impl Vfs {
                     let bytes = self.read_whole(source)?;
                     let Attr { mode, mtime, .. } = self.attr_of(source)?;
                     let beside = self.state.join("orphans").join(format!("move-{}", self.number(source)));
-                    self.place_bytes(&to, &beside, &bytes)?;
+                    self.place_bytes(&to, &beside, &bytes, over)?;
                     self.backing.set_mode(&to, mode).context("set the mode of", &to)?;
                     self.backing.set_times(&to, None, Some(mtime)).context("set the times of", &to)?;
                 } else {
                     let from = self.path(source)?;
-                    self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+                    self.rename_path(&from, &to, over)?;
                     self.names_changed(&from)?;
                     self.note_own(&from);
                 }
@@ -163,12 +185,6 @@ impl Vfs {
         }
         self.inodes.lock().renamed(source, target);
         self.move_shift(source, target);
-        drop(renaming);
-        drop(hold);
-        if let Node::Managed(id, _) = target {
-            let _room = self.room(*id).lock_arc();
-            self.arrive(caller, *id)?;
-        }
         Ok(())
     }
 
@@ -185,8 +201,7 @@ impl Vfs {
         Ok(fits.then(|| Ready { path, on_disk: self.clean.lock().contains(source) }))
     }
 
-    fn move_dir(&self, caller: Caller, source: &Node, target: &Node) -> Result<()> {
-        let _hold = self.hold(caller, &[source, target])?;
+    fn move_dir(&self, source: &Node, target: &Node, over: Over) -> Result<()> {
         let movable = |node: &Node| matches!(node, Node::Own(..) | Node::Scratch(..));
         if !movable(source) || !movable(target) {
             return Err(FsError::Refused("a directory of its own kind is needed"));
@@ -200,7 +215,7 @@ impl Vfs {
         let (from, to) = (self.path(source)?, self.path(target)?);
         // A directory that is hidden there is not in the way, whatever is in it.
         self.make_room(target, Kind::Other)?;
-        self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+        self.rename_path(&from, &to, over)?;
         self.names_changed(&from)?;
         self.names_changed(&to)?;
         self.note_own(&from);
@@ -213,8 +228,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn exchange(&self, caller: Caller, one: &Node, other: &Node) -> Result<()> {
-        let hold = self.hold(caller, &[one, other])?;
+    fn exchange(&self, caller: Caller, hold: &Hold, one: &Node, other: &Node) -> Result<()> {
         let _renaming = self.renaming(&[one, other]);
         match (self.is_stored_managed(one)?, self.is_stored_managed(other)?) {
             (true, true) => return Err(FsError::Invalid("two managed files do not change places".to_owned())),
@@ -235,7 +249,7 @@ impl Vfs {
                 let stored = self.backing.read_all(&target).ok();
                 // The old bytes are safe before the new ones take their place.
                 let beside = self.state.join("orphans").join(format!("{SWAP}{}-{}", id.deciseconds(), file.name()));
-                self.place_bytes(&beside, &beside.with_extension("new"), &old)?;
+                self.place_bytes(&beside, &beside.with_extension("new"), &old, Over::Anything)?;
                 let saved = self.save(caller, guard, *id, *file, new, None);
                 if saved.is_err() && self.backing.read_all(&target).ok() == stored {
                     self.backing.remove(&beside).context("remove", &beside)?;
@@ -254,6 +268,14 @@ impl Vfs {
         Ok(())
     }
 
+    fn rename_path(&self, from: &Path, to: &Path, over: Over) -> Result<()> {
+        let renamed = match over {
+            Over::Anything => self.backing.rename(from, to),
+            Over::Nothing => self.backing.rename_new(from, to),
+        };
+        renamed.context("rename", from).map_err(cross)
+    }
+
     /// The name of a file of the store was given or taken away. It reaches the disk within a second.
     fn names_changed(&self, path: &Path) -> Result<()> {
         match path.parent() {
@@ -264,14 +286,16 @@ impl Vfs {
     }
 
     /// Puts bytes at a path, whole or not at all, even when that is on another filesystem than our state.
-    fn place_bytes(&self, path: &Path, beside: &Path, bytes: &[u8]) -> Result<()> {
-        match self.backing.replace(path, beside, bytes).context("write", path).map_err(cross) {
-            Err(FsError::CrossDevice) => {
-                self.backing.remove(beside).context("remove", beside)?;
-                Err(FsError::CrossDevice)
-            }
-            placed => placed,
+    fn place_bytes(&self, path: &Path, beside: &Path, bytes: &[u8], over: Over) -> Result<()> {
+        let placed = match over {
+            Over::Anything => self.backing.replace(path, beside, bytes),
+            Over::Nothing => self.backing.put(beside, bytes).and_then(|()| self.backing.rename_new(beside, path)),
+        };
+        let placed = placed.context("write", path).map_err(cross);
+        if placed.as_ref().is_err_and(|error| matches!(error.errno(), libc::EXDEV | libc::EEXIST)) {
+            self.backing.remove(beside).context("remove", beside)?;
         }
+        placed
     }
 
     /// A file's bytes as they are seen here.
@@ -335,8 +359,8 @@ impl Vfs {
         if at.parent().is_some_and(|parent| self.catalog.read().is_beneath(parent, id)) {
             return Err(FsError::Invalid("beneath itself".to_owned()));
         }
-        let item = self.shown(id)?;
         let _room = self.room(id).lock_arc();
+        let item = self.shown(id)?;
         if item.pending {
             return self.move_arrival(id, at, name);
         }

@@ -16,9 +16,9 @@ use jp_store::meta::{Meta, Parent};
 use jp_store::modes::Access;
 use jp_store::reconcile::{Digest, ManagedFile};
 use jp_store::writer::{ReadyFile, Shape, Writer};
-use parking_lot::ArcMutexGuard;
 
 use super::Vfs;
+use super::named::Room;
 use super::persist::Grown;
 use crate::caller::Caller;
 use crate::draft::{self, Draft, OnDisk, Undo};
@@ -76,43 +76,50 @@ pub(super) enum Origin {
 /// Rooms and locks of the conversations a change touches; the locks go first.
 pub(super) struct Hold {
     guards: Vec<Guard>,
-    _rooms: Vec<ArcMutexGuard<parking_lot::RawMutex, ()>>,
+    _rooms: Vec<Room>,
 }
 
 impl Vfs {
     /// Rooms and locks of all conversations whose files these nodes are, in order. Scratch and what is not in the store yet
     /// need no lock.
     pub(super) fn hold(&self, caller: Caller, nodes: &[&Node]) -> Result<Hold> {
-        let of = |node: &&&Node| matches!(node, Node::Own(..) | Node::Managed(..) | Node::Conversation(_));
-        let locked: BTreeSet<_> = nodes.iter().filter(of).filter_map(|node| node.conversation()).collect();
+        let locked: BTreeSet<_> = nodes.iter().filter_map(|node| locked(node)).collect();
         let scratch = nodes.iter().filter(|node| matches!(node, Node::Scratch(..)));
         let ids: BTreeSet<_> = scratch.filter_map(|node| node.conversation()).chain(locked.iter().copied()).collect();
         let rooms: Vec<_> = ids.iter().map(|&id| self.room(id).lock_arc()).collect();
+        let guards = self.locks(caller, locked)?;
+        Ok(Hold { guards, _rooms: rooms })
+    }
+
+    /// The lock of a node whose room is held already. A change of memory goes through whoever has it.
+    pub(super) fn hold_in(&self, caller: Caller, node: &Node, room: Option<Room>, origin: Origin) -> Result<Hold> {
+        let guards = match self.locks(caller, locked(node)) {
+            Err(FsError::Busy) if origin == Origin::Memory => Vec::new(),
+            guards => guards?,
+        };
+        Ok(Hold { guards, _rooms: room.into_iter().collect() })
+    }
+
+    fn locks(&self, caller: Caller, ids: impl IntoIterator<Item = ConversationId>) -> Result<Vec<Guard>> {
         let mut guards = Vec::new();
-        for id in locked {
+        for id in ids {
             if !self.item(id)?.pending {
                 guards.push(self.lock(caller, id)?);
             }
         }
-        Ok(Hold { guards, _rooms: rooms })
-    }
-
-    /// The rooms alone, for whoever goes through a lock.
-    pub(super) fn hold_rooms(&self, node: &Node) -> Hold {
-        let rooms = node.conversation().map(|id| self.room(id).lock_arc()).into_iter().collect();
-        Hold { guards: Vec::new(), _rooms: rooms }
+        Ok(guards)
     }
 
     /// Changes a managed file as somebody writes to it.
     pub(super) fn change(
         &self,
         caller: Caller,
+        _room: &Room,
         node: &Node,
         origin: Origin,
         change: impl FnOnce(&mut Draft) -> Result<Undo>,
     ) -> Result<()> {
         let Node::Managed(id, file) = *node else { return Err(FsError::Stale) };
-        let _room = self.room(id).lock_arc();
         let begun = self.drafts.lock().contains_key(&(id, file));
         let guard = match self.lock(caller, id) {
             // Held since before the first byte: nothing has been taken yet, so nothing is kept.
@@ -164,9 +171,8 @@ impl Vfs {
     /// Begins an empty draft, as whoever writes a file anew does first. Nothing is no document, so none of it is for the
     /// store, and the conversation's lock need not be taken: it is enough that nobody has it. `false` where somebody
     /// does, where a draft has begun, or where it has to be seen first whether it can be kept.
-    pub(super) fn begin_anew(&self, node: &Node) -> Result<bool> {
+    pub(super) fn begin_anew(&self, _room: &Room, node: &Node) -> Result<bool> {
         let Node::Managed(id, file) = *node else { return Ok(false) };
-        let _room = self.room(id).lock_arc();
         let begun = self.drafts.lock().contains_key(&(id, file));
         if begun || self.writer.store().locks().is_held(id) || !self.has_room()? {
             return Ok(false);
@@ -203,20 +209,24 @@ impl Vfs {
         }
     }
 
-    /// A managed file is made that was not there, or was hidden here: it begins empty, and the store keeps what it has.
+    /// A managed file is made that was not there, or that the caller does not see: it begins empty, and the store keeps what it
+    /// has.
     pub(super) fn create_managed(
         &self,
-        caller: Caller,
+        hold: &Hold,
         id: ConversationId,
         file: ManagedFile,
         mode: u32,
+        unseen: bool,
     ) -> Result<()> {
-        let hold = self.hold(caller, &[&Node::Managed(id, file)])?;
         if hold.guards.is_empty() {
             let path = self.path(&Node::Managed(id, file))?;
             return Ok(self.backing.create(&path, Access::Private.copy_of(mode)).context("make", &path)?);
         }
-        let (mut draft, _) = self.begin_draft(id, file)?;
+        let (mut draft, (_, stored)) = self.begin_draft(id, file)?;
+        if !unseen && (stored.is_some() || self.draft(id, file).is_some()) {
+            return Err(FsError::Exists);
+        }
         draft.truncate(0, self.now())?;
         if self.has_room()? {
             self.drafts.lock().insert((id, file), draft);
@@ -541,6 +551,12 @@ impl Vfs {
         }
         self.settle(caller, &guard, file, draft, AtHand::default(), Some).map(drop)
     }
+}
+
+/// The conversation whose lock a change of this node takes.
+fn locked(node: &Node) -> Option<ConversationId> {
+    let is_locked = matches!(node, Node::Own(..) | Node::Managed(..) | Node::Conversation(_));
+    node.conversation().filter(|_| is_locked)
 }
 
 impl Hold {
