@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::beneath::LARGEST;
 use crate::disk::{Disk, Kind, Stat};
 use crate::error::{Context as _, Result};
 use crate::files::{NewContent, exists, kind, stat};
@@ -243,6 +244,17 @@ pub(crate) fn made_from(disk: &dyn Disk, id: ConversationId, store: &Path) -> Re
     let Some(events) = read(ManagedFile::Events)? else { return Ok(None) };
     let meta = read(ManagedFile::Metadata)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
     Ok(transcript::render(id, meta.as_ref(), &events.bytes))
+}
+
+/// The fingerprint of a file or of a link. `None` where neither is, or it is too large to be read.
+pub(crate) fn digest_at(disk: &dyn Disk, path: &Path) -> Result<Option<Digest>> {
+    let Some(found) = stat(disk, path)?.filter(|stat| matches!(stat.kind, Kind::File | Kind::Link)) else {
+        return Ok(None);
+    };
+    if found.size > LARGEST {
+        return Ok(None);
+    }
+    Ok(copy(disk, path, found, None, None, i64::MIN)?.map(|copy| copy.digest))
 }
 
 fn copy(

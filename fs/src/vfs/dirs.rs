@@ -61,7 +61,8 @@ impl Vfs {
                 let _hold = self.hold(caller, &[&node])?;
                 self.make_way(&node)?;
                 let path = self.path(&node)?;
-                self.make_room(&node, Kind::Dir)?;
+                self.make_room(caller, &node, Kind::Dir)?;
+                self.make_room_for_scratch(&node)?;
                 match self.backing.make_dir(&path, mode & PERMISSIONS) {
                     // Hidden here, and a new directory from now on. What is in it stays hidden.
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {

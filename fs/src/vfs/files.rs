@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
@@ -117,7 +116,7 @@ impl Vfs {
                 let _hold = self.hold(caller, &[node])?;
                 self.soil(node);
                 let path = self.path(node)?;
-                self.make_room(node, Kind::File)?;
+                self.make_room(caller, node, Kind::File)?;
                 let made = match self.backing.create(&path, mode & PERMISSIONS) {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                         self.make_way(node)?;
@@ -158,7 +157,7 @@ impl Vfs {
         let _hold = self.hold(caller, &[&node])?;
         self.make_way(&node)?;
         let path = self.path(&node)?;
-        self.make_room(&node, Kind::Link)?;
+        self.make_room(caller, &node, Kind::Link)?;
         match self.backing.symlink(target, &path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 self.backing.remove(&path).context("remove", &path)?;
@@ -369,34 +368,6 @@ impl Vfs {
             self.backing.make_dirs(dir).context("make directory", dir)?;
         }
         Ok(())
-    }
-
-    /// What is hidden under a name that something of another kind gets makes room. What it was is kept.
-    pub(super) fn make_room(&self, node: &Node, kind: Kind) -> Result<()> {
-        let Node::Own(id, inner) = node else { return Ok(()) };
-        let path = self.path(node)?;
-        match self.backing.stat(&path) {
-            Ok(stat) if stat.kind != kind && self.is_hidden(*id, inner) => self.set_aside(*id, &path, stat.kind),
-            _ => Ok(()),
-        }
-    }
-
-    fn set_aside(&self, id: ConversationId, path: &Path, kind: Kind) -> Result<()> {
-        let name = path.file_name().unwrap_or_default();
-        match kind {
-            Kind::Dir => {
-                for (name, kind) in self.backing.list(path).context("list", path)? {
-                    self.set_aside(id, &path.join(name), kind)?;
-                }
-                return Ok(self.backing.remove_dir(path).context("remove directory", path)?);
-            }
-            Kind::File => {
-                let bytes = self.backing.read_all(path).context("read", path)?;
-                self.writer.keep(id, "hidden-file", name, &bytes)?;
-            }
-            Kind::Link | Kind::Other => {}
-        }
-        Ok(self.backing.remove(path).context("remove", path)?)
     }
 
     /// A file that was hidden here is there again.

@@ -85,7 +85,7 @@ impl Vfs {
         self.inodes.lock().number(node)
     }
 
-    fn take_listing(&self, node: &Node) -> Result<Vec<Listed>> {
+    pub(super) fn take_listing(&self, node: &Node) -> Result<Vec<Listed>> {
         let mut found = Names::default();
         found.add(1, OsStr::new("."), node.clone(), Kind::Dir);
         found.add(2, OsStr::new(".."), self.above(node)?, Kind::Dir);

@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::catalog::{Former, Stale, parse};
 use crate::error::{FsError, Result};
 use crate::inodes::rebase;
-use crate::node::{Dir, Node};
+use crate::node::{Dir, Home, Node};
 
 /// What is to happen to what has the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Vfs {
             return Err(FsError::CrossDevice);
         }
         let renaming = self.renaming(&[source, target]);
-        self.make_room(target, kind)?;
+        self.make_room(caller, target, kind)?;
         self.save_orphan(target)?;
         match target {
             Node::Managed(id, file) if self.is_stored_managed(target)? => {
@@ -150,15 +150,15 @@ impl Vfs {
                 self.names_changed(&to)?;
                 self.note_own(&to);
                 self.show_file(target)?;
-                if let (Node::Own(id, inner), true) = (source, stays) {
+                if stays && matches!(source, Node::Own(..)) {
                     // The store keeps it. What is renamed inside the store leaves nothing to hide.
-                    self.hide_own(*id, inner)?;
+                    self.hide_node(source)?;
                 }
             }
         }
         if source_is_stored && let Node::Managed(id, file) = source {
             // The store keeps it; here its name is free.
-            self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+            self.hide_node(source)?;
             self.drop_draft(*id, *file)?;
         }
         self.inodes.lock().renamed(source, target);
@@ -199,8 +199,19 @@ impl Vfs {
         self.make_way(target)?;
         let (from, to) = (self.path(source)?, self.path(target)?);
         // A directory that is hidden there is not in the way, whatever is in it.
-        self.make_room(target, Kind::Other)?;
-        self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+        self.make_room(caller, target, Kind::Other)?;
+        let emptied = self.empty_out(target)?;
+        let renamed = self.move_scratch(source, target).and_then(|moving| {
+            let renamed = self.backing.rename(&from, &to).context("rename", &from).map_err(cross);
+            self.end_moving(moving, renamed.is_ok());
+            renamed
+        });
+        if let (Err(_), Some(mode)) = (&renamed, emptied)
+            && let Err(error) = self.backing.make_dir(&to, mode)
+        {
+            tracing::warn!(path = %to.display(), %error, "cannot be made again");
+        }
+        renamed?;
         self.names_changed(&from)?;
         self.names_changed(&to)?;
         self.note_own(&from);
@@ -313,8 +324,11 @@ impl Vfs {
         if let (Node::Own(id, from), Node::Own(new, to)) = (source, target) {
             for text in self.item(*id)?.hidden.iter() {
                 if let Some(moved) = rebase(&to_path(text), from, to) {
+                    let moved = to_text(&moved).into_owned();
+                    let shown = self.last_shown(*id, &to_path(text));
                     changes.push(Change::ShowFile(*id, text.clone()));
-                    changes.push(Change::HideFile(*new, to_text(&moved).into_owned()));
+                    changes.push(Change::HideFile(*new, moved.clone()));
+                    changes.push(Change::LastShown(*new, moved, shown));
                 }
             }
         }
@@ -391,6 +405,10 @@ fn follow(node: &Node, source: &Node, target: &Node) -> Option<Node> {
     let (path, from) = match (node, source) {
         (Node::Own(id, path), Node::Own(old, from)) if id == old => (path, from),
         (Node::Scratch(home, path), Node::Scratch(old, from)) if home == old => (path, from),
+        (Node::Scratch(Home::Conversation(id), path), Node::Own(old, from)) if id == old => {
+            let Node::Own(new, to) = target else { return None };
+            return Some(Node::Scratch(Home::Conversation(*new), rebase(path, from, to)?));
+        }
         _ => return None,
     };
     match target {
