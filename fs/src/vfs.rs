@@ -23,6 +23,7 @@ mod persist;
 mod remove;
 mod rename;
 mod save;
+mod scratch;
 mod xattr;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -239,6 +240,7 @@ impl Vfs {
         vfs.prepare()?;
         vfs.begin(seen)?;
         vfs.load_arrivals()?;
+        vfs.finish_moving()?;
         vfs.load_former();
         vfs.load_drafts()?;
         Ok(vfs)

@@ -14,6 +14,7 @@ use crate::identity::Identity;
 use crate::ledger::Ledger;
 use crate::lines;
 use crate::presence::Projection;
+use crate::reconcile::Digest;
 
 /// One change of what a worktree shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,8 @@ pub enum Change {
     HideFile(ConversationId, String),
     /// One of its files is shown again.
     ShowFile(ConversationId, String),
+    /// What was last shown of a file that is hidden; `None` when that is not known.
+    LastShown(ConversationId, String, Option<Digest>),
     /// A mount lies over the real files from now on, and they may be behind.
     Cover,
 }
@@ -35,7 +38,11 @@ impl Change {
     /// Whose change it is; of none if it is about all.
     pub fn id(&self) -> Option<ConversationId> {
         match self {
-            Self::Show(id) | Self::Hide(id) | Self::HideFile(id, _) | Self::ShowFile(id, _) => Some(*id),
+            Self::Show(id)
+            | Self::Hide(id)
+            | Self::HideFile(id, _)
+            | Self::ShowFile(id, _)
+            | Self::LastShown(id, ..) => Some(*id),
             Self::Cover => None,
         }
     }
@@ -59,7 +66,15 @@ impl Change {
                 ledger.entry(*id).hidden.insert(file.clone());
             }
             Self::ShowFile(id, file) => {
-                ledger.entry(*id).show(|hidden| hidden == file);
+                let entry = ledger.entry(*id);
+                entry.show(|hidden| hidden == file);
+                entry.last_shown.remove(file);
+            }
+            Self::LastShown(id, file, Some(digest)) => {
+                ledger.entry(*id).last_shown.insert(file.clone(), *digest);
+            }
+            Self::LastShown(id, file, None) => {
+                ledger.entry(*id).last_shown.remove(file);
             }
             Self::Cover => ledger.covered = true,
         }

@@ -13,7 +13,7 @@ use crate::layout::Partition;
 use crate::parallel;
 use crate::plan::Form;
 use crate::presence::Projection;
-use crate::reconcile::{Base, FileBase};
+use crate::reconcile::{Base, Digest, FileBase, ManagedFile};
 use crate::scan::Place;
 
 /// The part of a ledger that is about no conversation is shorter than this.
@@ -105,6 +105,9 @@ pub struct Entry {
     /// Files of it that are not shown in this worktree, as paths relative to its directory. The store has them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hidden: BTreeSet<String>,
+    /// What this worktree last showed of the files that it hides, and of those that it hid when it hid the conversation.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub last_shown: BTreeMap<String, Digest>,
     /// How the last reconcile left the copy, beyond its managed files; `None` when it has no base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
@@ -126,8 +129,60 @@ impl Entry {
     /// Meant to be here or not, and nothing else known.
     pub fn new(intent: Projection) -> Self {
         let never_projected = intent == Projection::LocalOnly;
-        let (hidden, made_local, took_along) = (BTreeSet::new(), false, BTreeSet::new());
-        Self { intent, base: None, hidden, left: None, first_seen: None, never_projected, made_local, took_along }
+        Self {
+            intent,
+            base: None,
+            hidden: BTreeSet::new(),
+            last_shown: BTreeMap::new(),
+            left: None,
+            first_seen: None,
+            never_projected,
+            made_local: false,
+            took_along: BTreeSet::new(),
+        }
+    }
+
+    /// What this worktree last showed or exported under a name that it does not show, as far as it is known.
+    pub fn last_shown(&self, file: &str) -> Option<Digest> {
+        self.last_shown.get(file).copied().or_else(|| self.exported(file))
+    }
+
+    fn exported(&self, file: &str) -> Option<Digest> {
+        match ManagedFile::from_name(file) {
+            Some(managed) => self.base?.file(managed).digest,
+            None => self.left.as_ref()?.own.get(file)?.digest,
+        }
+    }
+
+    /// Hides one of its files. What is known of the bytes that it had here stays known.
+    pub(crate) fn hide(&mut self, file: &str) {
+        if self.hidden.insert(file.to_owned())
+            && let Some(digest) = self.exported(file)
+        {
+            self.last_shown.entry(file.to_owned()).or_insert(digest);
+        }
+    }
+
+    /// The conversation is about to be hidden. What a file had that was hidden once and is shown now says nothing any more.
+    pub(crate) fn end_showing(&mut self) {
+        if self.intent == Projection::Projected {
+            let hidden = &self.hidden;
+            self.last_shown.retain(|file, _| hidden.contains(file));
+        }
+    }
+
+    /// Forgets what the last reconcile left behind. It was also what a conversation that is hidden showed last.
+    pub(crate) fn forget_base(&mut self) {
+        if self.intent == Projection::LocalOnly {
+            let managed = ManagedFile::ALL.map(|file| file.name().to_owned());
+            let own = self.left.iter().flat_map(|left| left.own.keys().cloned());
+            for file in own.chain(managed).collect::<Vec<_>>() {
+                if let Some(digest) = self.exported(&file) {
+                    self.last_shown.entry(file).or_insert(digest);
+                }
+            }
+        }
+        (self.base, self.left) = (None, None);
     }
 
     /// The user does not keep it local here any more.
@@ -368,6 +423,7 @@ mod tests {
             intent: Projection::Projected,
             base: Some(Base { files: [file, FileBase::default(), FileBase::default()], taken: 5 }),
             hidden: ["notes/plan \"b\".md", "events.json"].map(String::from).into(),
+            last_shown: [("events.json".to_owned(), Digest::of(b"y"))].into(),
             left: Some(Left {
                 at: Some(At { beneath: Some(id), name: "175-größe".to_owned(), partition: Partition::Archived }),
                 named: [Some(1), None],

@@ -280,6 +280,17 @@ pub(crate) fn made_from(disk: &dyn Disk, id: ConversationId, store: &Path) -> Re
     Ok(transcript::render(id, meta.as_ref(), &events.bytes))
 }
 
+/// The fingerprint of a file or of a link. `None` where neither is, or it is too large to be read.
+pub(crate) fn digest_at(disk: &dyn Disk, path: &Path) -> Result<Option<Digest>> {
+    let Some(found) = stat(disk, path)?.filter(|stat| matches!(stat.kind, Kind::File | Kind::Link)) else {
+        return Ok(None);
+    };
+    if found.size > LARGEST {
+        return Ok(None);
+    }
+    Ok(copy(disk, path, found, None, None, i64::MIN)?.map(|copy| copy.digest))
+}
+
 fn copy(
     disk: &dyn Disk,
     path: &Path,

@@ -31,6 +31,8 @@ mod life;
 mod listings;
 // Somebody holds a conversation.
 mod locks;
+// What was hidden here and changed elsewhere is made again.
+mod made_again;
 // Programs that write to the memory of a file.
 mod mmap;
 // Names that two want at once, and names that change meanwhile.

@@ -232,6 +232,24 @@ impl World {
         contents(&self.workspace.silo().join("vfs/conflicts").join(id.to_string())).into_values().collect()
     }
 
+    /// The links that were kept of a conversation, with where they point.
+    fn kept_links(&self, id: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut dirs = vec![self.workspace.silo().join("vfs/conflicts").join(id.to_string())];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                match fs::read_link(entry.path()) {
+                    Ok(target) => {
+                        found.push(format!("{} -> {}", entry.file_name().to_string_lossy(), target.display()));
+                    }
+                    Err(_) => dirs.push(entry.path()),
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
     /// This worktree's state in the store.
     fn state(&self) -> PathBuf {
         open(&self.workspace, true).layout().worktree_state()

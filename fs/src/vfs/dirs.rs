@@ -64,7 +64,8 @@ impl Vfs {
         let _aware = self.aware(dir, name);
         self.make_way(node)?;
         if *unseen {
-            self.make_room(node, Kind::Dir)?;
+            self.make_room(caller, node, Kind::Dir)?;
+            self.make_room_for_scratch(node)?;
         }
         let path = self.or_look_again(node, || {
             let path = self.path(node)?;

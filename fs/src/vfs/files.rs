@@ -5,7 +5,6 @@ use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
 use jp_store::journal::Change;
@@ -182,11 +181,11 @@ impl Vfs {
         check_name(name)?;
         let Wanted { dir, node, unseen, hold } = &self.hold_name(caller, parent, name)?;
         match node {
-            Node::Managed(id, file) => self.create_managed(hold, *id, *file, mode, *unseen)?,
+            Node::Managed(id, file) => self.create_managed(caller, hold, *id, *file, mode, *unseen)?,
             node => {
                 self.soil(node);
                 if *unseen {
-                    self.make_room(node, Kind::File)?;
+                    self.make_room(caller, node, Kind::File)?;
                 }
                 let create = || {
                     let path = self.path(node)?;
@@ -235,7 +234,7 @@ impl Vfs {
         }
         self.make_way(node)?;
         if *unseen {
-            self.make_room(node, Kind::Link)?;
+            self.make_room(caller, node, Kind::Link)?;
         }
         let path = self.or_look_again(node, || {
             let path = self.path(node)?;
@@ -482,34 +481,6 @@ impl Vfs {
             self.backing.make_dirs(dir).context("make directory", dir)?;
         }
         Ok(())
-    }
-
-    /// What is hidden under a name that something of another kind gets makes room. What it was is kept.
-    pub(super) fn make_room(&self, node: &Node, kind: Kind) -> Result<()> {
-        let Node::Own(id, inner) = node else { return Ok(()) };
-        let path = self.path(node)?;
-        match self.backing.stat(&path) {
-            Ok(stat) if stat.kind != kind && self.is_hidden(*id, inner) => self.set_aside(*id, &path, stat.kind),
-            _ => Ok(()),
-        }
-    }
-
-    fn set_aside(&self, id: ConversationId, path: &Path, kind: Kind) -> Result<()> {
-        let name = path.file_name().unwrap_or_default();
-        match kind {
-            Kind::Dir => {
-                for (name, kind) in self.backing.list(path).context("list", path)? {
-                    self.set_aside(id, &path.join(name), kind)?;
-                }
-                return Ok(self.backing.remove_dir(path).context("remove directory", path)?);
-            }
-            Kind::File => {
-                let bytes = self.backing.read_all(path).context("read", path)?;
-                self.writer.keep(id, "hidden-file", name, &bytes)?;
-            }
-            Kind::Link | Kind::Other => {}
-        }
-        Ok(self.backing.remove(path).context("remove", path)?)
     }
 
     /// A file that was hidden here is there again.

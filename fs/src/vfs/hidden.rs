@@ -1,4 +1,5 @@
-//! Hidden files that are gone from the store. They need no hiding any more, and a file that gets the name later is shown.
+//! Hidden files: what is remembered of them, what becomes of them when their names are made again, and those that are gone
+//! from the store, which need no hiding any more.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,23 +7,128 @@ use std::time::{Duration, Instant};
 
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
+use jp_store::error::Context as _;
 use jp_store::journal::Change;
+use jp_store::modes::PERMISSIONS;
 use jp_store::path_text::{to_path, to_text};
+use jp_store::reconcile::Digest;
 
+use super::persist::is_absent;
 use super::{Vfs, managed_file};
-use crate::error::Result;
+use crate::caller::Caller;
+use crate::error::{FsError, Result};
 use crate::node::Node;
 
 /// How long a file must be gone: some programs remove a conversation's directory and copy it back.
 const GONE: Duration = Duration::from_secs(3);
 
+/// What is kept because its name was hidden and is made again.
+const HIDDEN: &str = "hidden";
+
 /// Hidden files that may be gone, and since when.
 pub(super) type Suspects = HashMap<(ConversationId, PathBuf), Instant>;
 
 impl Vfs {
-    /// Hides a file, a link or a directory of the user's own. The store keeps it.
-    pub(super) fn hide_own(&self, id: ConversationId, inner: &Path) -> Result<()> {
-        self.note(&[Change::HideFile(id, to_text(inner).into_owned())])
+    /// Hides a file, a link or a directory. The store keeps it, and what it had is remembered: whoever makes the name again
+    /// takes the place of that, and of nothing that others have put there since.
+    pub(super) fn hide_node(&self, node: &Node) -> Result<()> {
+        let (id, inner) = match node {
+            Node::Own(id, inner) => (*id, inner.clone()),
+            Node::Managed(id, file) => (*id, PathBuf::from(file.name())),
+            _ => return Ok(()),
+        };
+        let draft = match node {
+            Node::Managed(id, file) => self.draft(*id, *file),
+            _ => None,
+        };
+        let shown = match draft {
+            Some(draft) => draft.base,
+            None => self.writer.digest_at(&self.path(node)?)?,
+        };
+        let file = to_text(&inner).into_owned();
+        self.note(&[Change::HideFile(id, file.clone()), Change::LastShown(id, file, shown)])
+    }
+
+    /// Whether a caller sees nothing under a name, whatever the store has there.
+    pub(super) fn is_unseen(&self, caller: Caller, id: ConversationId, inner: &Path) -> bool {
+        self.is_hidden(id, inner) || self.is_masked(caller, id, inner)
+    }
+
+    /// What this worktree last showed or exported under a name that is not seen, as far as it is known.
+    pub(super) fn last_shown(&self, id: ConversationId, inner: &Path) -> Option<Digest> {
+        self.sight.lock().books.ledger.get(id)?.last_shown(&to_text(inner))
+    }
+
+    /// A name that is not seen is about to be made, as something of this kind. What the store has there is kept if this
+    /// worktree has never shown it, or if it is of another kind, and then makes room. A directory that becomes one again
+    /// stays, and what is in it stays hidden.
+    pub(super) fn make_room(&self, caller: Caller, node: &Node, kind: Kind) -> Result<()> {
+        let Node::Own(id, inner) = node else { return Ok(()) };
+        if !self.is_unseen(caller, *id, inner) {
+            return Ok(());
+        }
+        let path = self.path(node)?;
+        let there = match self.backing.stat(&path) {
+            Err(error) if is_absent(&error) => return Ok(()),
+            there => there.context("look at", &path)?.kind,
+        };
+        match there {
+            Kind::Dir if kind == Kind::Dir => Ok(()),
+            Kind::Dir | Kind::Other => self.set_aside(*id, inner, &path),
+            Kind::File | Kind::Link if kind == there => {
+                let digest = self.writer.digest_at(&path)?;
+                if digest.is_some() && digest == self.last_shown(*id, inner) {
+                    Ok(())
+                } else {
+                    self.keep(*id, inner, &path, there)
+                }
+            }
+            Kind::File | Kind::Link => {
+                self.keep(*id, inner, &path, there)?;
+                match self.backing.remove(&path) {
+                    Err(error) if !is_absent(&error) => Err(error).context("remove", &path).map_err(FsError::from),
+                    Ok(()) | Err(_) => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Keeps what the store has under a name that something else takes.
+    fn keep(&self, id: ConversationId, inner: &Path, path: &Path, kind: Kind) -> Result<()> {
+        match kind {
+            Kind::File => {
+                let bytes = self.backing.read_all(path).context("read", path)?;
+                self.writer.keep(id, HIDDEN, inner, &bytes)?;
+                Ok(())
+            }
+            Kind::Dir | Kind::Link | Kind::Other => self.set_aside(id, inner, path),
+        }
+    }
+
+    /// Takes what is hidden out of a directory that shows nothing, so that another can take its place, and keeps it. Returns
+    /// the mode of the directory, if it went along.
+    pub(super) fn empty_out(&self, node: &Node) -> Result<Option<u32>> {
+        let Node::Own(id, inner) = node else { return Ok(None) };
+        let path = self.path(node)?;
+        let mode = match self.backing.stat(&path) {
+            Err(error) if is_absent(&error) => return Ok(None),
+            there => there.context("look at", &path)?.mode & PERMISSIONS,
+        };
+        if self.take_listing(node)?.iter().any(|listed| !listed.is_dots()) {
+            return Err(FsError::NotEmpty);
+        }
+        if self.backing.list(&path).context("list", &path)?.is_empty() {
+            return Ok(None);
+        }
+        self.set_aside(*id, inner, &path)?;
+        Ok(Some(mode))
+    }
+
+    /// Moves something to where losers are kept, whole and under its path in the conversation.
+    pub(super) fn set_aside(&self, id: ConversationId, inner: &Path, path: &Path) -> Result<()> {
+        self.writer.keep_whole(id, HIDDEN, inner, path)?;
+        self.note_own(path);
+        Ok(())
     }
 
     /// A file of the store is not there. If it is hidden, it is looked at again later.

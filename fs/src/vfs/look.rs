@@ -490,7 +490,7 @@ impl Vfs {
                     item.hidden = entry.map(|entry| entry.hidden.clone()).unwrap_or_default().into();
                     stale.extend(catalog.apply(*id, Some(item)));
                 }
-                Change::Cover => {}
+                Change::LastShown(..) | Change::Cover => {}
             }
         }
         drop(sight);

@@ -337,7 +337,7 @@ fn is_prepared(name: &OsStr) -> bool {
 }
 
 /// Whether there is no file; something else may be in the place of its directory.
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

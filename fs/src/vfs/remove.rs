@@ -33,10 +33,10 @@ impl Vfs {
         match &node {
             Node::Managed(id, file) if !self.item(*id)?.pending => {
                 self.retire_draft(*id, *file)?;
-                self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+                self.hide_node(&node)?;
                 self.drop_draft(*id, *file)?;
             }
-            Node::Own(id, inner) if !self.item(*id)?.pending => self.hide_own(*id, inner)?,
+            Node::Own(id, _) if !self.item(*id)?.pending => self.hide_node(&node)?,
             node => {
                 let path = self.path(node)?;
                 self.backing.remove(&path).context("remove", &path)?;
@@ -78,13 +78,13 @@ impl Vfs {
                 self.hide(*id)?;
                 self.inodes.lock().unlinked(&node);
             }
-            Node::Own(id, inner) => {
+            Node::Own(id, _) => {
                 let _renaming = self.renaming(&[&node]);
                 if self.item(*id)?.pending {
                     let path = self.path(&node)?;
                     self.backing.remove_dir(&path).context("remove directory", &path)?;
                 } else {
-                    self.hide_own(*id, inner)?;
+                    self.hide_node(&node)?;
                 }
                 self.inodes.lock().unlinked(&node);
             }

@@ -21,7 +21,7 @@ use crate::caller::Caller;
 use crate::catalog::{Former, Stale, parse};
 use crate::error::{FsError, Result};
 use crate::inodes::rebase;
-use crate::node::{Dir, Node};
+use crate::node::{Dir, Home, Node};
 
 /// What is to happen to what has the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Vfs {
         match (how, directory) {
             (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
             (Rename::Exchange, false) => self.exchange(caller, &hold, &source, &target)?,
-            (_, true) => self.move_dir(&source, &target, over)?,
+            (_, true) => self.move_dir(caller, &source, &target, over)?,
             (_, false) => self.move_file(caller, &hold, &source, kind, &target, over)?,
         }
         drop(hold);
@@ -128,7 +128,7 @@ impl Vfs {
             return Err(FsError::CrossDevice);
         }
         let _renaming = self.renaming(&[source, target]);
-        self.make_room(target, kind)?;
+        self.make_room(caller, target, kind)?;
         if over == Over::Anything {
             self.save_orphan(target)?;
         }
@@ -172,15 +172,15 @@ impl Vfs {
                 self.names_changed(&to)?;
                 self.note_own(&to);
                 self.show_file(target)?;
-                if let (Node::Own(id, inner), true) = (source, stays) {
+                if stays && matches!(source, Node::Own(..)) {
                     // The store keeps it. What is renamed inside the store leaves nothing to hide.
-                    self.hide_own(*id, inner)?;
+                    self.hide_node(source)?;
                 }
             }
         }
         if source_is_stored && let Node::Managed(id, file) = source {
             // The store keeps it; here its name is free.
-            self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
+            self.hide_node(source)?;
             self.drop_draft(*id, *file)?;
         }
         self.inodes.lock().renamed(source, target);
@@ -201,7 +201,7 @@ impl Vfs {
         Ok(fits.then(|| Ready { path, on_disk: self.clean.lock().contains(source) }))
     }
 
-    fn move_dir(&self, source: &Node, target: &Node, over: Over) -> Result<()> {
+    fn move_dir(&self, caller: Caller, source: &Node, target: &Node, over: Over) -> Result<()> {
         let movable = |node: &Node| matches!(node, Node::Own(..) | Node::Scratch(..));
         if !movable(source) || !movable(target) {
             return Err(FsError::Refused("a directory of its own kind is needed"));
@@ -214,8 +214,19 @@ impl Vfs {
         self.make_way(target)?;
         let (from, to) = (self.path(source)?, self.path(target)?);
         // A directory that is hidden there is not in the way, whatever is in it.
-        self.make_room(target, Kind::Other)?;
-        self.rename_path(&from, &to, over)?;
+        self.make_room(caller, target, Kind::Other)?;
+        let emptied = if over == Over::Anything { self.empty_out(target)? } else { None };
+        let renamed = self.move_scratch(source, target).and_then(|moving| {
+            let renamed = self.rename_path(&from, &to, over);
+            self.end_moving(moving, renamed.is_ok());
+            renamed
+        });
+        if let (Err(_), Some(mode)) = (&renamed, emptied)
+            && let Err(error) = self.backing.make_dir(&to, mode)
+        {
+            tracing::warn!(path = %to.display(), %error, "cannot be made again");
+        }
+        renamed?;
         self.names_changed(&from)?;
         self.names_changed(&to)?;
         self.note_own(&from);
@@ -337,8 +348,11 @@ impl Vfs {
         if let (Node::Own(id, from), Node::Own(new, to)) = (source, target) {
             for text in self.item(*id)?.hidden.iter() {
                 if let Some(moved) = rebase(&to_path(text), from, to) {
+                    let moved = to_text(&moved).into_owned();
+                    let shown = self.last_shown(*id, &to_path(text));
                     changes.push(Change::ShowFile(*id, text.clone()));
-                    changes.push(Change::HideFile(*new, to_text(&moved).into_owned()));
+                    changes.push(Change::HideFile(*new, moved.clone()));
+                    changes.push(Change::LastShown(*new, moved, shown));
                 }
             }
         }
@@ -415,6 +429,10 @@ fn follow(node: &Node, source: &Node, target: &Node) -> Option<Node> {
     let (path, from) = match (node, source) {
         (Node::Own(id, path), Node::Own(old, from)) if id == old => (path, from),
         (Node::Scratch(home, path), Node::Scratch(old, from)) if home == old => (path, from),
+        (Node::Scratch(Home::Conversation(id), path), Node::Own(old, from)) if id == old => {
+            let Node::Own(new, to) = target else { return None };
+            return Some(Node::Scratch(Home::Conversation(*new), rebase(path, from, to)?));
+        }
         _ => return None,
     };
     match target {

@@ -194,7 +194,11 @@ impl Vfs {
         ready: Option<&Ready>,
     ) -> Result<Outcome> {
         let before = self.draft(id, file);
+        if self.is_unseen(caller, id, Path::new(file.name())) {
+            self.retire_draft(id, file)?;
+        }
         let (mut draft, current) = self.begin_draft(id, file)?;
+        draft.base = self.base_of(caller, id, file, &draft);
         draft.replace(bytes, self.now());
         let at_hand = AtHand { current: Some(current), ready, ..AtHand::default() };
         let settled = self.settle(caller, guard, file, draft, at_hand, |_| before.clone());
@@ -213,6 +217,7 @@ impl Vfs {
     /// has.
     pub(super) fn create_managed(
         &self,
+        caller: Caller,
         hold: &Hold,
         id: ConversationId,
         file: ManagedFile,
@@ -227,6 +232,8 @@ impl Vfs {
         if !unseen && (stored.is_some() || self.draft(id, file).is_some()) {
             return Err(FsError::Exists);
         }
+        self.retire_draft(id, file)?;
+        draft.base = self.base_of(caller, id, file, &draft);
         draft.truncate(0, self.now())?;
         if self.has_room()? {
             self.drafts.lock().insert((id, file), draft);
@@ -347,6 +354,17 @@ impl Vfs {
     fn begin_draft(&self, id: ConversationId, file: ManagedFile) -> Result<(Draft, Current)> {
         let (path, bytes) = self.read_current(id, file)?;
         Ok((Draft::of(bytes.clone(), self.now()), (path, bytes)))
+    }
+
+    /// What a file has that whoever replaces it has seen: what the store has is kept before the new bytes take its place,
+    /// unless it is this.
+    fn base_of(&self, caller: Caller, id: ConversationId, file: ManagedFile, begun: &Draft) -> Option<Digest> {
+        let name = Path::new(file.name());
+        match self.draft(id, file) {
+            _ if self.is_unseen(caller, id, name) => self.last_shown(id, name),
+            Some(draft) => draft.base,
+            None => begun.base,
+        }
     }
 
     /// Commits a draft that is whole, and keeps one that is not. A failure of the disk leaves everything as it was, which

@@ -174,13 +174,17 @@ impl Operation<'_> {
     pub(super) fn remember(&mut self, id: ConversationId, intent: Projection, base: Option<Base>) {
         let is_here = self.snapshot.get(id).is_some_and(|found| found.work.is_some());
         let entry = self.snapshot.ledger.entry(id);
-        (entry.intent, entry.base) = (intent, base);
+        if intent == Projection::LocalOnly {
+            entry.end_showing();
+        }
+        entry.intent = intent;
+        match base {
+            Some(_) => entry.base = base,
+            None => entry.forget_base(),
+        }
         entry.never_projected &= intent == Projection::LocalOnly && base.is_none() && !is_here;
         if intent != Projection::LocalOnly {
             entry.end_made_local();
-        }
-        if base.is_none() {
-            entry.left = None;
         }
     }
 
@@ -210,12 +214,12 @@ impl Operation<'_> {
 
     /// Hides one of its files.
     pub(super) fn hide_file(&mut self, id: ConversationId, file: &str) {
-        self.snapshot.ledger.entry(id).hidden.insert(file.to_owned());
+        self.snapshot.ledger.entry(id).hide(file);
     }
 
     /// Hides one of its files no more.
     pub(super) fn show_file(&mut self, id: ConversationId, file: &str) {
-        self.snapshot.ledger.entry(id).show(|hidden| hidden == file);
+        Change::ShowFile(id, file.to_owned()).apply(&mut self.snapshot.ledger);
     }
 
     /// Forgets a conversation that is gone. Beneath a mount its real files are still there, to be withdrawn later.

@@ -491,3 +491,29 @@ fn own_files() {
         found: || vec![events("other"), old_events()],
     });
 }
+
+#[test]
+fn directories() {
+    sweep(&Story {
+        name: "a directory with scratch",
+        prepare: |driver| {
+            driver.mkdir(&join(D_PATH, "old"))?;
+            driver.write(&join(D_PATH, "old/note"), b"note\n")?;
+            driver.write(&join(D_PATH, "old/.note.swp"), b"scratch\n")
+        },
+        act: |driver| done_before(driver.rename(&join(D_PATH, "old"), &join(D_PATH, "new")), libc::ENOENT),
+        found: || vec![b"note\n".to_vec(), b"scratch\n".to_vec()],
+    });
+    sweep(&Story {
+        name: "over a directory that shows nothing",
+        prepare: |driver| {
+            driver.mkdir(&join(D_PATH, "old"))?;
+            driver.write(&join(D_PATH, "old/note"), b"note\n")?;
+            driver.mkdir(&join(D_PATH, "new"))?;
+            driver.write(&join(D_PATH, "new/hidden"), b"hidden\n")?;
+            driver.unlink(&join(D_PATH, "new/hidden"))
+        },
+        act: |driver| done_before(driver.rename(&join(D_PATH, "old"), &join(D_PATH, "new")), libc::ENOENT),
+        found: || vec![b"note\n".to_vec()],
+    });
+}

@@ -59,6 +59,7 @@ suite! {
     arrivals: known_is_shown_again unknown_names any_order parent_by_place another_parent_in_the_file broken_then_good
         children_before_parents given_up into_the_archive outlives_the_mount;
     own: files_and_directories symlinks across_conversations scratch_never_enters_the_store hidden_and_made_again
-        names_that_are_too_long no_replace_and_exchange at_the_top real_files_follow;
+        changed_while_hidden hidden_directory_is_kept_whole scratch_moves_with_its_directory
+        over_a_directory_that_shows_nothing names_that_are_too_long no_replace_and_exchange at_the_top real_files_follow;
     nodes: chmod_and_utimens numbers listings read_only locked stale_and_orphans all_of_them;
 }

@@ -46,7 +46,14 @@ const INSTEAD: &[(&str, Scenario)] = &[
 ];
 
 /// Scenarios that ask in the midst of it whether files are real.
-const IN_PART: &[&str] = &["moved_to_the_archive_and_back", "hidden_and_made_again", "real_files_follow"];
+const IN_PART: &[&str] = &[
+    "moved_to_the_archive_and_back",
+    "hidden_and_made_again",
+    "changed_while_hidden",
+    "hidden_directory_is_kept_whole",
+    "over_a_directory_that_shows_nothing",
+    "real_files_follow",
+];
 
 /// What takes the place of a scenario, if something does.
 pub(super) fn of(name: &str) -> Option<Scenario> {

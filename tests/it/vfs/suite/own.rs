@@ -1,7 +1,7 @@
 //! Files, directories and links of the user's own, and programs' scratch.
 
 use jp_store::disk::Kind;
-use jp_tests::driver::How;
+use jp_tests::driver::{Driver, How};
 
 use super::super::*;
 
@@ -188,6 +188,183 @@ pub(super) fn hidden_and_made_again(world: &mut World) {
     world.driver.symlink("events.json", &notes).expect("linked");
     assert_eq!(world.driver.readlink(&notes).as_deref(), Ok("events.json"));
     assert!(world.kept(B).contains(&b"other".to_vec()));
+}
+
+/// A way to make a file, or something else that has these bytes.
+type Make = fn(&mut dyn Driver, &str, &[u8]);
+
+pub(super) fn changed_while_hidden(world: &mut World) {
+    let ways: [(&str, Make); 2] = [
+        ("written", |driver, path, bytes| driver.write(path, bytes).expect("written")),
+        ("renamed", |driver, path, bytes| {
+            driver.write(&join(D_PATH, "aside"), bytes).expect("written");
+            driver.rename(&join(D_PATH, "aside"), path).expect("renamed");
+        }),
+    ];
+    let mirror = world.is_mirror("changed_while_hidden");
+    for (name, make) in ways {
+        let path = join(D_PATH, name);
+        world.driver.write(&path, b"shown").expect("written");
+        world.driver.unlink(&path).expect("hidden");
+        world.gone(&path);
+        make(&mut *world.driver, &path, b"mine");
+        world.shows(&path, b"mine");
+        assert!(mirror || !world.kept(D).contains(&b"shown".to_vec()), "{name}: what was shown here is known");
+        world.driver.unlink(&path).expect("hidden");
+        world.gone(&path);
+        let theirs = format!("theirs, before it is {name}").into_bytes();
+        let beside = world.stored(D).join(name);
+        fs::write(&beside, &theirs).expect("written beside it");
+        jp_tests::set_mtime(&beside, BEFORE + 1);
+        world.driver.remount();
+        world.gone(&path);
+        make(&mut *world.driver, &path, b"mine again");
+        world.shows(&path, b"mine again");
+        assert_eq!(world.bytes(D, name), b"mine again");
+        assert!(world.kept(D).contains(&theirs), "{name}: nobody here has seen it");
+    }
+    // A link has no bytes but those of its target.
+    let link = join(D_PATH, "link");
+    world.driver.symlink("shown", &link).expect("linked");
+    world.driver.unlink(&link).expect("hidden");
+    world.gone(&link);
+    let beside = world.stored(D).join("link");
+    fs::remove_file(&beside).expect("removed");
+    std::os::unix::fs::symlink("theirs", &beside).expect("linked beside it");
+    world.driver.look();
+    world.driver.symlink("mine", &link).expect("linked");
+    assert_eq!(world.driver.readlink(&link).as_deref(), Ok("mine"));
+    assert_eq!(world.kept_links(D), ["link -> theirs"]);
+    if mirror {
+        // A managed file that is removed while others stay comes back.
+        return;
+    }
+    // A managed one.
+    let path = join(C_PATH, "events.json");
+    let save: Make = |driver, path, bytes| driver.save(path, "events.json.tmp", bytes).expect("saved");
+    for (name, make) in [("written", ways[0].1), ("renamed", save)] {
+        world.driver.unlink(&path).expect("hidden");
+        world.gone(&path);
+        let before = world.kept(C).len();
+        make(&mut *world.driver, &path, &events("mine"));
+        world.shows(&path, &events("mine"));
+        assert_eq!(world.kept(C).len(), before, "{name}: what was shown here is known");
+        world.driver.unlink(&path).expect("hidden");
+        world.gone(&path);
+        let theirs = events(&format!("theirs, before it is {name}"));
+        fs::write(world.stored(C).join("events.json"), &theirs).expect("written beside it");
+        world.driver.remount();
+        make(&mut *world.driver, &path, &events("mine again"));
+        assert_eq!(world.bytes(C, "events.json"), events("mine again"));
+        assert!(world.kept(C).contains(&theirs), "{name}: nobody here has seen it");
+    }
+    // A whole conversation, by a program that copies it back.
+    world.driver.remove_all(D_PATH).expect("hidden");
+    world.gone(D_PATH);
+    let theirs = [("events.json", events("theirs")), ("written", b"theirs at last".to_vec())];
+    for (name, bytes) in &theirs {
+        fs::write(world.stored(D).join(name), bytes).expect("written beside it");
+    }
+    world.driver.remount();
+    let before = world.kept(D).len();
+    world.driver.mkdir(D_PATH).expect("brought back");
+    world.driver.write(&join(D_PATH, "metadata.json"), &metadata("Dora", None)).expect("written");
+    world.driver.write(&join(D_PATH, "events.json"), &events("mine")).expect("written");
+    for (name, bytes) in [("written", b"mine"), ("renamed", b"also")] {
+        world.driver.write(&join(D_PATH, name), bytes).expect("written");
+    }
+    for (name, bytes) in &theirs {
+        assert!(world.kept(D).contains(bytes), "{name}: nobody here has seen it");
+    }
+    assert_eq!(world.kept(D).len(), before + theirs.len(), "the rest was shown here");
+}
+
+pub(super) fn hidden_directory_is_kept_whole(world: &mut World) {
+    let dir = join(D_PATH, "dir");
+    for (kind, n) in [("file", 1), ("directory", 2)] {
+        world.driver.mkdir(&dir).expect("made");
+        world.driver.mkdir(&join(&dir, "deep")).expect("made");
+        for (name, bytes) in [("dir/x", "x"), ("dir/deep/x", "deep x")] {
+            world.driver.write(&join(D_PATH, name), bytes.as_bytes()).expect("written");
+        }
+        world.driver.symlink("x", &join(&dir, "link")).expect("linked");
+        world.driver.remove_all(&dir).expect("hidden");
+        world.gone(&dir);
+        let aside = join(D_PATH, "aside");
+        if kind == "file" {
+            world.driver.write(&aside, b"file").expect("written");
+        } else {
+            world.driver.mkdir(&aside).expect("made");
+        }
+        world.driver.rename(&aside, &dir).expect("nothing is seen there");
+        if world.is_mirror("hidden_directory_is_kept_whole") && kind == "directory" {
+            world.lists(&dir, &[]);
+            assert_eq!((world.bytes(D, "dir/x"), world.bytes(D, "dir/deep/x")), (b"x".to_vec(), b"deep x".to_vec()));
+            return;
+        }
+        let kept = contents(&world.workspace.silo().join("vfs/conflicts").join(D.to_string()));
+        let ends =
+            |end: &str| kept.iter().filter(|(path, _)| path.ends_with(end)).map(|(_, bytes)| &bytes[..]).collect();
+        let (x, deep): (Vec<&[u8]>, Vec<&[u8]>) = (ends("dir/x"), ends("dir/deep/x"));
+        assert_eq!((x, deep), (vec![&b"x"[..]; n], vec![&b"deep x"[..]; n]), "by their paths: {:?}", kept.keys());
+        assert_eq!(world.kept_links(D), vec!["link -> x"; n]);
+        world.driver.remove_all(&dir).or_else(|_| world.driver.unlink(&dir)).expect("hidden");
+        world.gone(&dir);
+    }
+}
+
+pub(super) fn scratch_moves_with_its_directory(world: &mut World) {
+    let at = |name: &str| join(D_PATH, name);
+    world.driver.mkdir(&at("old")).expect("made");
+    world.driver.mkdir(&at("old/deep")).expect("made");
+    for name in ["note", ".note.swp", "deep/note~"] {
+        world.driver.write(&at(&format!("old/{name}")), name.as_bytes()).expect("written");
+    }
+    let mut held = world.driver.hold(&at("old/.note.swp")).expect("opened");
+    world.driver.rename(&at("old"), &at("new")).expect("renamed");
+    world.lists(&at("new"), &[".note.swp", "deep", "note"]);
+    world.lists(&at("new/deep"), &["note~"]);
+    assert_eq!(held.read().as_deref(), Ok(&b".note.swp"[..]));
+    drop(held);
+    world.driver.mkdir(&at("old")).expect("made");
+    world.lists(&at("old"), &[]);
+    // To another conversation, and back.
+    world.driver.rename(&at("new"), &join(C_PATH, "new")).expect("moved");
+    world.shows(&join(C_PATH, "new/deep/note~"), b"deep/note~");
+    world.driver.rename(&join(C_PATH, "new"), &at("again")).expect("moved");
+    world.shows(&at("again/.note.swp"), b".note.swp");
+    world.driver.remount();
+    world.lists(&at("again"), &[".note.swp", "deep", "note"]);
+    // A directory that has nothing but scratch is not empty.
+    world.driver.mkdir(&at("other")).expect("made");
+    world.driver.write(&at("other/.x.swp"), b"x").expect("written");
+    assert_eq!(world.driver.rename(&at("again"), &at("other")), Err(libc::ENOTEMPTY));
+    world.shows(&at("other/.x.swp"), b"x");
+    world.driver.unlink(&at("other/.x.swp")).expect("removed");
+    world.driver.rename(&at("again"), &at("other")).expect("nothing is there any more");
+    world.lists(&at("other"), &[".note.swp", "deep", "note"]);
+}
+
+pub(super) fn over_a_directory_that_shows_nothing(world: &mut World) {
+    let at = |name: &str| join(D_PATH, name);
+    for name in ["from", "to", "to/deep"] {
+        world.driver.mkdir(&at(name)).expect("made");
+    }
+    world.driver.write(&at("from/x"), b"x").expect("written");
+    world.driver.write(&at("to/deep/y"), b"y").expect("written");
+    assert_eq!(world.driver.rename(&at("from"), &at("to")), Err(libc::ENOTEMPTY));
+    world.driver.remove_all(&at("to/deep")).expect("hidden");
+    world.lists(&at("to"), &[]);
+    world.driver.rename(&at("from"), &at("to")).expect("it is empty to whoever looks");
+    world.lists(&at("to"), &["x"]);
+    world.driver.remount();
+    world.lists(D_PATH, &["base_config.json", "events.json", "metadata.json", "to"]);
+    world.lists(&at("to"), &["x"]);
+    if world.is_mirror("over_a_directory_that_shows_nothing") {
+        assert_eq!(world.bytes(D, "to/deep/y"), b"y", "it stays hidden");
+    } else {
+        assert_eq!(world.kept(D), [b"y"], "what is hidden there is kept");
+    }
 }
 
 pub(super) fn names_that_are_too_long(world: &mut World) {

@@ -1,0 +1,78 @@
+//! Two worktrees of one store, both mounted. What is hidden in one and changed in the other is made again in the first.
+
+use std::fs;
+
+use jp_tests::{Mounted, TestEnv, User, contents, ids};
+use serde_json::Value;
+
+use super::said;
+
+/// The sample with a note, and a branch that has neither the note nor one of the conversations. Both worktrees are mounted.
+fn pair() -> Option<(Mounted, Mounted)> {
+    let main = Mounted::not_yet(User::Own, TestEnv::in_memory)?;
+    main.script("cd \"$M/$A\" && echo first > notes.md").ok();
+    main.jp(&["import"]).ok();
+    main.script(
+        "cd \"$P\" && git init --quiet && git add --all && git commit --quiet --message=with
+         git checkout --quiet -b without && git rm -r --quiet \".jp/conversations/$D\" \".jp/conversations/$A/notes.md\"
+         git commit --quiet --message=without && git checkout --quiet -",
+    )
+    .ok();
+    main.jp(&["import"]).ok();
+    let feature = main.worktree("feature");
+    main.begin(&[]);
+    feature.begin(&[]);
+    Some((main, feature))
+}
+
+fn kept(m: &Mounted) -> Vec<String> {
+    let all = contents(&m.workspace().silo().join("vfs/conflicts")).into_values();
+    all.map(|bytes| String::from_utf8(bytes).expect("samples are text")).collect()
+}
+
+#[test]
+fn branches_change_places() {
+    let Some((main, feature)) = pair() else { return };
+    let git = |m: &Mounted, branch: &str| drop(m.script(&format!("cd \"$P\" && git checkout --quiet {branch}")).ok());
+    // Nobody changes anything: both go to and fro, and nothing is kept.
+    for m in [&main, &feature, &main] {
+        git(m, "--detach without");
+        git(m, "--detach main");
+    }
+    assert_eq!((kept(&main), main.status("conflicts")), (vec![], vec![] as Vec<Value>));
+    git(&main, "--detach without");
+    let theirs = said("a year of conversation", 100);
+    feature.sh("echo 'a day of work' > \"$A/notes.md\"");
+    fs::write(feature.stored(ids::D).join("notes.md"), "beside both").expect("written");
+    feature.script(&format!("cd \"$M/$D\" && printf '%s' '{theirs}' > events.json")).ok();
+    assert_eq!(main.text(ids::D, "events.json"), theirs);
+    git(&main, "--detach main");
+    assert_ne!(main.text(ids::D, "events.json"), theirs, "what git wrote last counts");
+    let mut kept = kept(&main);
+    kept.sort();
+    let mut expected = ["a day of work\n".to_owned(), theirs];
+    expected.sort();
+    assert_eq!(kept, expected);
+    assert_eq!(main.status("conflicts").len(), 2);
+    for m in [&main, &feature] {
+        m.end(&[]);
+        m.check_store();
+    }
+}
+
+#[test]
+fn by_hand() {
+    let Some((main, feature)) = pair() else { return };
+    for make in ["echo mine > x", "echo mine > y && mv y x", "ln -s mine x", "mkdir x"] {
+        main.sh("cd \"$A\" && rm -rf x && echo first > x && rm x");
+        feature.sh(&format!("cd \"$A\" && cat x && echo 'precious, before {make}' > x"));
+        main.sh(&format!("cd \"$A\" && {make}"));
+        let kept = kept(&main);
+        assert!(kept.contains(&format!("precious, before {make}\n")), "{make}: {kept:?}");
+    }
+    assert!(!kept(&main).contains(&"first\n".to_owned()), "what was shown here is known");
+    for m in [&main, &feature] {
+        m.end(&[]);
+        m.check_store();
+    }
+}
