@@ -62,16 +62,16 @@ impl Vfs {
                 self.make_way(&node)?;
                 let path = self.path(&node)?;
                 self.make_room(&node, Kind::Dir)?;
-                match self.backing.make_dir(&path, mode & PERMISSIONS) {
+                self.noted(self.to_show(&node), || match self.backing.make_dir(&path, mode & PERMISSIONS) {
                     // Hidden here, and a new directory from now on. What is in it stays hidden.
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                         self.backing.set_mode(&path, mode & PERMISSIONS).context("set the mode of", &path)?;
                         self.touch(&node);
+                        Ok(())
                     }
-                    made => made.context("make directory", &path)?,
-                }
+                    made => Ok(made.context("make directory", &path)?),
+                })?;
                 self.note_own(&path);
-                self.show_file(&node)?;
                 node
             }
         };

@@ -25,10 +25,34 @@ impl Vfs {
         self.note(&[Change::HideFile(id, to_text(inner).into_owned())])
     }
 
+    /// Writes down what is shown and hidden from now on, and then does what makes that true: a name that were given first and
+    /// is hidden still would be out of sight. If it cannot be done, all is hidden and shown as before. Each of these changes
+    /// something.
+    pub(super) fn noted<T>(&self, changes: Vec<Change>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !changes.is_empty() {
+            self.note(&changes)?;
+        }
+        let done = work();
+        if done.is_err() && !changes.is_empty() {
+            let back: Vec<_> = changes.into_iter().rev().filter_map(opposite).collect();
+            if let Err(error) = self.note(&back) {
+                tracing::warn!(%error, "what was hidden is shown, since that could not be written down");
+            }
+        }
+        done
+    }
+
     /// A file of the store is not there. If it is hidden, it is looked at again later.
     pub(super) fn suspect(&self, id: ConversationId, inner: &Path) {
         if self.is_hidden(id, inner) && managed_file(inner.as_os_str()).is_none() {
             self.suspects.lock().entry((id, inner.to_owned())).or_insert_with(Instant::now);
+        }
+    }
+
+    /// As [`Vfs::suspect`], of the file that is to be shown.
+    pub(super) fn suspect_of(&self, change: &Change) {
+        if let Change::ShowFile(id, text) = change {
+            self.suspect(*id, &to_path(text));
         }
     }
 
@@ -62,8 +86,9 @@ impl Vfs {
             let _room = self.room(id).lock_arc();
             let gone = inner.into_iter().filter(|inner| self.is_hidden(id, inner) && self.is_gone(id, inner));
             let changes: Vec<_> = gone.map(|inner| Change::ShowFile(id, to_text(&inner).into_owned())).collect();
-            if !changes.is_empty() {
-                self.note(&changes)?;
+            if let Err(error) = self.noted(changes.clone(), || Ok(())) {
+                changes.iter().for_each(|change| self.suspect_of(change));
+                return Err(error);
             }
         }
         Ok(())
@@ -74,5 +99,13 @@ impl Vfs {
         let dir = self.dir_of(id).and_then(|dir| self.attr_at(&dir));
         let file = self.path(&Node::Own(id, inner.to_owned())).and_then(|path| self.attr_at(&path));
         dir.is_ok_and(|attr| attr.kind == Kind::Dir) && file.is_err_and(|error| error.is_absent())
+    }
+}
+
+fn opposite(change: Change) -> Option<Change> {
+    match change {
+        Change::HideFile(id, file) => Some(Change::ShowFile(id, file)),
+        Change::ShowFile(id, file) => Some(Change::HideFile(id, file)),
+        Change::Show(_) | Change::Hide(_) | Change::Cover => None,
     }
 }

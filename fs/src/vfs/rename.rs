@@ -1,6 +1,7 @@
 //! Renaming. A conversation that moves is reparented, archived or given a new title; a file that is renamed over a managed
 //! name is a save.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -87,12 +88,18 @@ impl Vfs {
             None => self.place_for(&new_dir, to.1)?,
         };
         let directory = kind == Kind::Dir || present.as_ref().is_some_and(|(_, kind)| *kind == Kind::Dir);
-        match (how, directory) {
+        let done = match (how, directory) {
             (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
-            (Rename::Exchange, false) => self.exchange(caller, &source, &target)?,
-            (_, true) => self.move_dir(caller, &source, &target)?,
-            (_, false) => self.move_file(caller, &source, kind, &target)?,
+            (Rename::Exchange, false) => self.exchange(caller, &source, &target),
+            (_, true) => self.move_dir(caller, &source, &target),
+            (_, false) => self.move_file(caller, &source, kind, &target),
+        };
+        if done.is_err() {
+            // The kernel takes it for not done. It may have been, and failed afterwards.
+            let names = [(&old_dir, from.1), (&new_dir, to.1)];
+            self.tell(names.map(|(dir, name)| Stale::Name(dir.clone(), name.to_owned())).into());
         }
+        done?;
         self.unmask(&new_dir, to.1);
         self.touch(&old_dir);
         self.touch(&new_dir);
@@ -115,19 +122,18 @@ impl Vfs {
                 let bytes = self.read_whole(source)?;
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
                 let ready = self.ready(source, *id)?;
-                let outcome = self.save(caller, guard, *id, *file, bytes, ready.as_ref())?;
-                self.show_file(target)?;
-                if let Some(draft) = self.draft(*id, *file) {
-                    self.sync_draft(*id, *file, draft)?;
-                }
+                let path = self.path(source)?;
+                let changes = [self.to_show(target), self.to_hide(source, source_is_stored)].concat();
+                let save = || self.save(caller, guard, *id, *file, bytes, ready.as_ref());
+                let outcome = self.noted(changes, save)?;
                 if !source_is_stored {
-                    let path = self.path(source)?;
                     if !matches!(outcome, Outcome::Committed { handed_over: true }) {
                         self.backing.remove(&path).context("remove", &path)?;
                     }
                     self.soil(source);
                     self.note_own(&path);
                 }
+                self.renamed(source, target);
             }
             target => {
                 self.soil(source);
@@ -135,34 +141,23 @@ impl Vfs {
                 self.make_way(target)?;
                 let to = self.path(target)?;
                 if stays {
-                    let bytes = self.read_whole(source)?;
-                    let Attr { mode, mtime, .. } = self.attr_of(source)?;
-                    let beside = self.state.join("orphans").join(format!("move-{}", self.number(source)));
-                    self.place_bytes(&to, &beside, &bytes)?;
-                    self.backing.set_mode(&to, mode).context("set the mode of", &to)?;
-                    self.backing.set_times(&to, None, Some(mtime)).context("set the times of", &to)?;
+                    self.copy_out(source, target, &to)?;
+                    self.renamed(source, target);
                 } else {
                     let from = self.path(source)?;
-                    self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+                    let rename = || self.backing.rename(&from, &to).context("rename", &from).map_err(cross);
+                    self.noted(self.to_show(target), rename)?;
+                    self.renamed(source, target);
                     self.names_changed(&from)?;
                     self.note_own(&from);
                 }
                 self.names_changed(&to)?;
                 self.note_own(&to);
-                self.show_file(target)?;
-                if let (Node::Own(id, inner), true) = (source, stays) {
-                    // The store keeps it. What is renamed inside the store leaves nothing to hide.
-                    self.hide_own(*id, inner)?;
-                }
             }
         }
         if source_is_stored && let Node::Managed(id, file) = source {
-            // The store keeps it; here its name is free.
-            self.note(&[Change::HideFile(*id, file.name().to_owned())])?;
             self.drop_draft(*id, *file)?;
         }
-        self.inodes.lock().renamed(source, target);
-        self.move_shift(source, target);
         drop(renaming);
         drop(hold);
         if let Node::Managed(id, _) = target {
@@ -170,6 +165,65 @@ impl Vfs {
             self.arrive(caller, *id)?;
         }
         Ok(())
+    }
+
+    /// The numbers follow a file to its new name at once: whatever fails afterwards, they stand for what is there.
+    fn renamed(&self, source: &Node, target: &Node) {
+        self.inodes.lock().renamed(source, target);
+        self.move_shift(source, target);
+    }
+
+    /// What has to be written down for a file to be gone from its name that stays in the store.
+    fn to_hide(&self, source: &Node, stays: bool) -> Vec<Change> {
+        match source {
+            Node::Managed(id, file) if stays => vec![Change::HideFile(*id, file.name().to_owned())],
+            Node::Own(id, inner) if stays => vec![Change::HideFile(*id, to_text(inner).into_owned())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Gives a copy of a file the new name. The store keeps the file, and here its name is free. The copy comes first: whoever
+    /// stops us in between finds both.
+    fn copy_out(&self, source: &Node, target: &Node, to: &Path) -> Result<()> {
+        let (beside, former) = (self.beside(source), self.beside(source).with_extension("former"));
+        // Somebody may have been stopped here.
+        let _ = self.backing.remove(&beside);
+        let prepared = self.prepare_copy(source, &beside);
+        // What the name leads to now comes back if its new file cannot stay. Not every filesystem can keep that.
+        let _ = self.backing.remove(&former);
+        let is_kept = self.backing.link(to, &former).is_ok();
+        let is_new = !is_kept && self.backing.stat(to).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let place = |()| self.backing.rename(&beside, to).context("rename", &beside).map_err(cross);
+        let done = prepared.and_then(place).inspect_err(|_| {
+            let _ = self.backing.remove(&beside);
+        });
+        let changes = [self.to_show(target), self.to_hide(source, true)].concat();
+        let done = done.and_then(|()| {
+            self.note(&changes).inspect_err(|_| {
+                let back = match (is_kept, is_new) {
+                    (true, _) => self.backing.rename(&former, to),
+                    (false, true) => self.backing.remove(to),
+                    (false, false) => Ok(()),
+                };
+                if let Err(error) = back {
+                    tracing::warn!(path = %to.display(), %error, "a copy stays behind");
+                }
+            })
+        });
+        if is_kept {
+            // It may be back where it was.
+            let _ = self.backing.remove(&former);
+        }
+        done
+    }
+
+    /// Makes a copy of a file at a path.
+    fn prepare_copy(&self, source: &Node, path: &Path) -> Result<()> {
+        let bytes = self.read_whole(source)?;
+        let Attr { mode, mtime, .. } = self.attr_of(source)?;
+        self.backing.put(path, &bytes).context("write", path)?;
+        self.backing.set_mode(path, mode).context("set the mode of", path)?;
+        Ok(self.backing.set_times(path, None, Some(mtime)).context("set the times of", path)?)
     }
 
     /// The file behind a node, if it can become a managed file of this conversation as it is. Whoever still writes to it
@@ -200,16 +254,23 @@ impl Vfs {
         let (from, to) = (self.path(source)?, self.path(target)?);
         // A directory that is hidden there is not in the way, whatever is in it.
         self.make_room(target, Kind::Other)?;
-        self.backing.rename(&from, &to).context("rename", &from).map_err(cross)?;
+        let (at_target, at_source) = self.hidden_there(source, target)?;
+        self.noted(at_target, || self.backing.rename(&from, &to).context("rename", &from).map_err(cross))?;
+        {
+            let follow = |node: &Node| follow(node, source, target);
+            let mut inodes = self.inodes.lock();
+            inodes.unlinked(target);
+            inodes.moved(follow);
+        }
+        if let Err(error) = self.noted(at_source.clone(), || Ok(())) {
+            // Nothing has these names, so nothing is hidden that should be shown.
+            tracing::debug!(%error, "names that are gone stay hidden for a while");
+            at_source.iter().for_each(|change| self.suspect_of(change));
+        }
         self.names_changed(&from)?;
         self.names_changed(&to)?;
         self.note_own(&from);
         self.note_own(&to);
-        self.rename_hidden(source, target)?;
-        let follow = |node: &Node| follow(node, source, target);
-        let mut inodes = self.inodes.lock();
-        inodes.unlinked(target);
-        inodes.moved(follow);
         Ok(())
     }
 
@@ -221,6 +282,7 @@ impl Vfs {
             (false, false) => {
                 let (first, second) = (self.path(one)?, self.path(other)?);
                 self.backing.exchange(&first, &second).context("exchange", &first).map_err(cross)?;
+                self.inodes.lock().exchanged(one, other);
                 self.names_changed(&first)?;
                 self.names_changed(&second)?;
                 self.note_own(&first);
@@ -248,9 +310,9 @@ impl Vfs {
                 self.note_own(&path);
                 placed?;
                 saved?;
+                self.inodes.lock().exchanged(one, other);
             }
         }
-        self.inodes.lock().exchanged(one, other);
         Ok(())
     }
 
@@ -302,23 +364,26 @@ impl Vfs {
         Ok(matches!(source, Node::Own(..)) && stored(source)? && !stored(target)?)
     }
 
-    /// What is hidden beneath a directory is hidden wherever it goes, and nothing else is there.
-    fn rename_hidden(&self, source: &Node, target: &Node) -> Result<()> {
-        let mut changes = Vec::new();
-        if let Node::Own(id, to) = target {
-            let hidden = self.item(*id)?.hidden;
-            let inside = hidden.iter().filter(|text| to_path(text).starts_with(to));
-            changes.extend(inside.map(|text| Change::ShowFile(*id, text.clone())));
-        }
-        if let (Node::Own(id, from), Node::Own(new, to)) = (source, target) {
+    /// What is hidden beneath a directory is hidden wherever it goes, and nothing else is there: what has to be written down
+    /// before it goes, and afterwards. Before it goes nothing has the names at its target, and afterwards nothing has those
+    /// at its source.
+    fn hidden_there(&self, source: &Node, target: &Node) -> Result<(Vec<Change>, Vec<Change>)> {
+        let Node::Own(new, to) = target else { return Ok(Default::default()) };
+        let (mut going, mut at_source) = (BTreeSet::new(), Vec::new());
+        if let Node::Own(id, from) = source {
             for text in self.item(*id)?.hidden.iter() {
                 if let Some(moved) = rebase(&to_path(text), from, to) {
-                    changes.push(Change::ShowFile(*id, text.clone()));
-                    changes.push(Change::HideFile(*new, to_text(&moved).into_owned()));
+                    going.insert(to_text(&moved).into_owned());
+                    at_source.push(Change::ShowFile(*id, text.clone()));
                 }
             }
         }
-        if changes.is_empty() { Ok(()) } else { self.note(&changes) }
+        let hidden = self.item(*new)?.hidden;
+        let ends = hidden.iter().filter(|text| to_path(text).starts_with(to) && !going.contains(*text));
+        let mut at_target: Vec<_> = ends.map(|text| Change::ShowFile(*new, text.clone())).collect();
+        let begins = going.into_iter().filter(|text| !hidden.contains(text));
+        at_target.extend(begins.map(|text| Change::HideFile(*new, text)));
+        Ok((at_target, at_source))
     }
 
     /// Moves a conversation in the tree, in and out of the archive, or gives it another title.
