@@ -69,10 +69,11 @@ pub trait Backing: Send + Sync + Debug {
     fn read(&self, path: &Path, offset: u64, size: usize) -> io::Result<Vec<u8>>;
     /// A whole file.
     fn read_all(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Writes a part of a file that is there.
-    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<()>;
-    /// Writes at the end of a file that is there, whoever else does so at the same time. Returns where the file ends then.
-    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64>;
+    /// Writes a part of a file that is there. Returns how many bytes were written: fewer than all where no more fit.
+    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<usize>;
+    /// Writes at the end of a file that is there, whoever else does so at the same time. Returns where these bytes begin, and
+    /// how many were written: fewer than all where no more fit.
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<(u64, usize)>;
     /// Makes a file that is not there.
     fn create(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes a file so long.
@@ -203,15 +204,16 @@ impl Backing for RealBacking {
         Ok(bytes)
     }
 
-    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.open_write(path)?.write_all_at(data, offset)
+    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<usize> {
+        let file = self.open_write(path)?;
+        unless_interrupted(|| file.write_at(data, offset))
     }
 
-    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64> {
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<(u64, usize)> {
         let mut file = self.open_write(path)?;
         fcntl(&file, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
-        file.write_all(data)?;
-        file.stream_position()
+        let count = unless_interrupted(|| file.write(data))?;
+        Ok((file.stream_position()?.saturating_sub(count as u64), count))
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<()> {
@@ -310,5 +312,15 @@ impl Backing for RealBacking {
             files_free: stat.files_free(),
             read_only: stat.flags().contains(FsFlags::ST_RDONLY),
         })
+    }
+}
+
+/// One call of the system, which is made again while signals cut it short.
+fn unless_interrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }

@@ -94,11 +94,11 @@ impl<B: Backing> Backing for Remembering<B> {
         self.memory.stat(path).is_some_and(|known| known.is_err())
     }
 
-    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<usize> {
         self.change(&[path], |real| real.write(path, offset, data))
     }
 
-    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64> {
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<(u64, usize)> {
         self.change(&[path], |real| real.append(path, data))
     }
 

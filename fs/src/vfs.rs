@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, ThreadId};
+use std::time::Instant;
 
 use jp_store::ConversationId;
 use jp_store::books::Books;
@@ -95,6 +96,8 @@ pub struct Vfs {
     drafts: Mutex<HashMap<(ConversationId, ManagedFile), Draft>>,
     /// Of which files there is a draft on disk, whether or not that is the latest.
     kept: Mutex<HashSet<(ConversationId, ManagedFile)>>,
+    /// Drafts that the store could not be written for when they were tried again, and since when.
+    tried: Mutex<HashMap<(ConversationId, ManagedFile), Instant>>,
     /// One at a time brings drafts to disk by the way.
     refreshing: Mutex<()>,
     /// Files that nobody has written to since they were brought to disk.
@@ -226,6 +229,7 @@ impl Vfs {
             fresh: Mutex::default(),
             touched: Mutex::default(),
             suspects: Mutex::default(),
+            tried: Mutex::default(),
             shifts: Mutex::default(),
             listings: Mutex::default(),
             echo: Mutex::default(),

@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 // It is there before anything is watched.
 mod beginning;
+// A request that fails has happened or has not.
+mod either;
 // Every call of every kind of change fails, and the process stops after each.
 mod faults;
 // The store is full.

@@ -97,6 +97,13 @@ impl FaultBacking {
         self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// The last bytes that fit on a filesystem that is full from the next call on.
+    fn fitting<'a>(&self, data: &'a [u8]) -> &'a [u8] {
+        let seen = self.seen();
+        let is_last = matches!(seen.fault, Some(Fault::Full { nth, .. }) if seen.calls + 1 == nth);
+        if is_last { &data[..data.len().div_ceil(2)] } else { data }
+    }
+
     fn call<T>(&self, verb: &str, path: &Path, perform: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let mut seen = self.seen();
         let Some(fault) = seen.fault else {
@@ -146,12 +153,12 @@ impl Backing for FaultBacking {
         self.call("read_all", path, || self.real.read_all(path))
     }
 
-    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.call("write", path, || self.real.write(path, offset, data))
+    fn write(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<usize> {
+        self.call("write", path, || self.real.write(path, offset, self.fitting(data)))
     }
 
-    fn append(&self, path: &Path, data: &[u8]) -> io::Result<u64> {
-        self.call("append", path, || self.real.append(path, data))
+    fn append(&self, path: &Path, data: &[u8]) -> io::Result<(u64, usize)> {
+        self.call("append", path, || self.real.append(path, self.fitting(data)))
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<()> {

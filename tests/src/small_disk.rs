@@ -54,13 +54,22 @@ impl SmallDisk {
         }
     }
 
+    /// Makes room for so many bytes.
+    #[track_caller]
+    pub fn clear_some(&self, bytes: u64) {
+        let file = OpenOptions::new().write(true).open(self.filling()).expect("it was filled");
+        let size = file.metadata().expect("it was filled").len();
+        file.set_len(size.saturating_sub(bytes)).expect("it can be cut");
+    }
+
     /// Removes what [`SmallDisk::fill`] wrote.
     #[track_caller]
     pub fn clear(&self) {
         fs::remove_file(self.filling()).expect("it was filled");
     }
 
-    fn filling(&self) -> PathBuf {
+    /// The file that fills it.
+    pub fn filling(&self) -> PathBuf {
         self.0.join("filling")
     }
 

@@ -313,7 +313,7 @@ impl Filesystem for Host {
         };
         match self.run("write", ino.0, write) {
             // No request is longer than what was negotiated.
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+            Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
             Err(errno) => reply.error(errno),
         }
     }

@@ -67,7 +67,7 @@ impl Vfs {
             self.make_room(caller, node, Kind::Dir)?;
             self.make_room_for_scratch(node)?;
         }
-        let path = self.or_look_again(node, || {
+        let make = || {
             let path = self.path(node)?;
             match self.backing.make_dir(&path, mode & PERMISSIONS) {
                 // A new directory from now on. What is in it stays hidden.
@@ -78,9 +78,9 @@ impl Vfs {
                 made => made.context("make directory", &path)?,
             }
             Ok(path)
-        })?;
+        };
+        let path = self.noted(self.to_show(node), || self.or_look_again(node, make))?;
         self.note_own(&path);
-        self.show_file(node)?;
         self.made(dir, name);
         self.enter(node)
     }

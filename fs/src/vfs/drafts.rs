@@ -70,6 +70,7 @@ impl Vfs {
         }
         match self.settle_as_is(caller, &guard, file, draft)? {
             Outcome::Kept(reason) => return Ok(Err(Refusal::Refused { reason: reason.to_string() })),
+            Outcome::Waits(error) => return Err(error),
             Outcome::Committed { .. } => {}
         }
         self.show_file(&Node::Managed(id, file))?;

@@ -1,6 +1,7 @@
 //! Files: made, read, written. Managed ones go through drafts; the others are what is behind them.
 
 use std::ffi::OsStr;
+use std::io;
 use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -190,33 +191,30 @@ impl Vfs {
                 let create = || {
                     let path = self.path(node)?;
                     let made = match self.backing.create(&path, mode & PERMISSIONS) {
-                        Err(error)
-                            if error.kind() == std::io::ErrorKind::NotFound && matches!(node, Node::Scratch(..)) =>
-                        {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound && matches!(node, Node::Scratch(..)) => {
                             self.make_way(node)?;
                             self.backing.create(&path, mode & PERMISSIONS)
                         }
                         made => made,
                     };
                     match made {
-                        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok((path, false)),
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok((path, false)),
                         made => made.context("make", &path).map(|()| (path, true)).map_err(FsError::from),
                     }
                 };
-                let path = match self.or_look_again(node, create)? {
-                    (path, true) => path,
-                    (_, false) if !unseen => return Err(FsError::Exists),
+                let path = self.noted(self.to_show(node), || match self.or_look_again(node, create)? {
+                    (path, true) => Ok(path),
+                    (_, false) if !unseen => Err(FsError::Exists),
                     // Perhaps still open somewhere: another file takes its place.
                     (path, false) => {
-                        let beside = self.state.join("orphans").join(format!("make-{}", self.number(node)));
+                        let beside = self.beside(node);
                         self.backing.replace(&beside, &beside.with_extension("new"), b"").context("make", &beside)?;
                         self.backing.set_mode(&beside, mode & PERMISSIONS).context("set the mode of", &beside)?;
                         self.backing.rename(&beside, &path).context("rename", &beside)?;
-                        path
+                        Ok(path)
                     }
-                };
+                })?;
                 self.note_own(&path);
-                self.show_file(node)?;
             }
         }
         self.made(dir, name);
@@ -236,37 +234,43 @@ impl Vfs {
         if *unseen {
             self.make_room(caller, node, Kind::Link)?;
         }
-        let path = self.or_look_again(node, || {
+        let make = || {
             let path = self.path(node)?;
             match self.backing.symlink(target, &path) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && *unseen => {
-                    self.backing.remove(&path).context("remove", &path)?;
-                    self.backing.symlink(target, &path).context("link", &path)?;
+                // Another link takes its place.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && *unseen => {
+                    let beside = self.beside(node);
+                    // Somebody may have been stopped here.
+                    let _ = self.backing.remove(&beside);
+                    self.backing.symlink(target, &beside).context("link", &beside)?;
+                    self.backing.rename(&beside, &path).context("rename", &beside)?;
                 }
                 made => made.context("link", &path)?,
             }
             Ok(path)
-        })?;
+        };
+        let path = self.noted(self.to_show(node), || self.or_look_again(node, make))?;
         self.note_own(&path);
-        self.show_file(node)?;
         self.made(dir, name);
         self.enter(node)
     }
 
-    /// Writes a part of a file.
-    pub fn write(&self, caller: Caller, number: u64, offset: u64, data: &[u8]) -> Result<()> {
+    /// Writes a part of a file. Returns how many bytes were written, as `write(2)` does: fewer than all where a file of the
+    /// user's own has no room for more.
+    pub fn write(&self, caller: Caller, number: u64, offset: u64, data: &[u8]) -> Result<usize> {
         self.write_to(caller, number, Spot::At(offset), data)
     }
 
-    /// Writes at the end of a file, wherever that is by now. `expected` is where the caller takes it to be.
-    pub fn append(&self, caller: Caller, number: u64, expected: u64, data: &[u8]) -> Result<()> {
+    /// Writes at the end of a file, wherever that is by now. `expected` is where the caller takes it to be. Returns how many
+    /// bytes were written, as [`Vfs::write`] does.
+    pub fn append(&self, caller: Caller, number: u64, expected: u64, data: &[u8]) -> Result<usize> {
         self.write_to(caller, number, Spot::End { expected }, data)
     }
 
     /// Writes a part of a file that a program changed in memory (`mmap`), some time ago. No caller can be told that it is
     /// refused, so a lock that somebody holds does not refuse it: a managed file gets a draft that waits, and any other file
     /// is written.
-    pub fn write_back(&self, number: u64, offset: u64, data: &[u8]) -> Result<()> {
+    pub fn write_back(&self, number: u64, offset: u64, data: &[u8]) -> Result<usize> {
         let written = self.write_to(Caller { pid: 0 }, number, Spot::Back(offset), data);
         if written.is_err()
             && let Ok(node) = self.node(number)
@@ -277,32 +281,46 @@ impl Vfs {
         written
     }
 
-    fn write_to(&self, caller: Caller, number: u64, spot: Spot, data: &[u8]) -> Result<()> {
+    fn write_to(&self, caller: Caller, number: u64, spot: Spot, data: &[u8]) -> Result<usize> {
         self.writable()?;
         let origin = if matches!(spot, Spot::Back(_)) { Origin::Memory } else { Origin::Caller };
         let (node, way) = self.way_to(caller, number, origin)?;
         let _hold = match way {
-            Way::Draft(room) => return self.write_draft(caller, &room, &node, spot, data),
+            // A draft is kept whole or not at all.
+            Way::Draft(room) => return self.write_draft(caller, &room, &node, spot, data).map(|()| data.len()),
             Way::File(hold) => hold,
         };
         self.part_from_store(&node)?;
         self.soil(&node);
         // A holder that did not keep us out may have renamed the directory.
-        let path = self.or_look_again(&node, || {
+        let (path, count) = self.or_look_again(&node, || {
             let path = self.path(&node)?;
-            match spot {
-                Spot::At(offset) | Spot::Back(offset) => {
-                    self.backing.write(&path, offset, data).context("write", &path)?;
-                }
+            let count = match spot {
+                Spot::At(offset) => self.backing.write(&path, offset, data).context("write", &path)?,
+                // The kernel takes a page for written if it is told of no error.
+                Spot::Back(offset) => self.write_all(&path, offset, data).context("write", &path)?,
                 Spot::End { expected } => {
-                    let end = self.backing.append(&path, data).context("append to", &path)?;
-                    self.tell_if_elsewhere(&node, expected, end.saturating_sub(data.len() as u64));
+                    let (start, count) = self.backing.append(&path, data).context("append to", &path)?;
+                    self.tell_if_elsewhere(&node, expected, start);
+                    count
                 }
-            }
-            Ok(path)
+            };
+            Ok((path, count))
         })?;
         self.note_own(&path);
-        self.arrive_if_managed(caller, &node)
+        self.arrive_if_managed(caller, &node).map(|()| count)
+    }
+
+    /// Writes all of it, or says why not.
+    pub(super) fn write_all(&self, path: &Path, offset: u64, data: &[u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < data.len() {
+            match self.backing.write(path, offset + done as u64, &data[done..])? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => done += count,
+            }
+        }
+        Ok(done)
     }
 
     fn write_draft(&self, caller: Caller, room: &Room, node: &Node, spot: Spot, data: &[u8]) -> Result<()> {
@@ -483,17 +501,24 @@ impl Vfs {
         Ok(())
     }
 
+    /// Where something is prepared that is to have the name of a node.
+    pub(super) fn beside(&self, node: &Node) -> PathBuf {
+        self.state.join("orphans").join(format!("make-{}", self.number(node)))
+    }
+
     /// A file that was hidden here is there again.
     pub(super) fn show_file(&self, node: &Node) -> Result<()> {
+        self.noted(self.to_show(node), || Ok(()))
+    }
+
+    /// What has to be written down before a file that is hidden here can be there again.
+    pub(super) fn to_show(&self, node: &Node) -> Vec<Change> {
         let (id, inner) = match node {
-            Node::Own(id, inner) => (*id, inner.clone()),
-            Node::Managed(id, file) => (*id, PathBuf::from(file.name())),
-            _ => return Ok(()),
+            Node::Own(id, inner) => (*id, to_text(inner).into_owned()),
+            Node::Managed(id, file) => (*id, file.name().to_owned()),
+            _ => return Vec::new(),
         };
-        if self.is_hidden(id, &inner) {
-            self.note(&[Change::ShowFile(id, to_text(&inner).into_owned())])?;
-        }
-        Ok(())
+        if self.is_node_hidden(node) { vec![Change::ShowFile(id, inner)] } else { Vec::new() }
     }
 
     /// A name was made in a directory.

@@ -28,14 +28,26 @@ const HIDDEN: &str = "hidden";
 /// Hidden files that may be gone, and since when.
 pub(super) type Suspects = HashMap<(ConversationId, PathBuf), Instant>;
 
+/// What is known of a name that a caller does not see.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unseen {
+    /// What this worktree last showed under it.
+    pub(super) last_shown: Option<Digest>,
+}
+
 impl Vfs {
     /// Hides a file, a link or a directory. The store keeps it, and what it had is remembered: whoever makes the name again
     /// takes the place of that, and of nothing that others have put there since.
     pub(super) fn hide_node(&self, node: &Node) -> Result<()> {
+        self.noted(self.to_hide(node)?, || Ok(()))
+    }
+
+    /// What has to be written down for a file to be gone from its name that stays in the store.
+    pub(super) fn to_hide(&self, node: &Node) -> Result<Vec<Change>> {
         let (id, inner) = match node {
             Node::Own(id, inner) => (*id, inner.clone()),
             Node::Managed(id, file) => (*id, PathBuf::from(file.name())),
-            _ => return Ok(()),
+            _ => return Ok(Vec::new()),
         };
         let draft = match node {
             Node::Managed(id, file) => self.draft(*id, *file),
@@ -43,15 +55,24 @@ impl Vfs {
         };
         let shown = match draft {
             Some(draft) => draft.base,
-            None => self.writer.digest_at(&self.path(node)?)?,
+            // What cannot be read can be removed all the same. It is kept when its name is made again.
+            None => self.writer.digest_at(&self.path(node)?).unwrap_or_else(|error| {
+                tracing::debug!(%error, "what is hidden is not known");
+                None
+            }),
         };
         let file = to_text(&inner).into_owned();
-        self.note(&[Change::HideFile(id, file.clone()), Change::LastShown(id, file, shown)])
+        Ok(vec![Change::HideFile(id, file.clone()), Change::LastShown(id, file, shown)])
     }
 
     /// Whether a caller sees nothing under a name, whatever the store has there.
     pub(super) fn is_unseen(&self, caller: Caller, id: ConversationId, inner: &Path) -> bool {
         self.is_hidden(id, inner) || self.is_masked(caller, id, inner)
+    }
+
+    /// What is known of a name that a caller does not see; `None` if it sees what is there.
+    pub(super) fn unseen(&self, caller: Caller, id: ConversationId, inner: &Path) -> Option<Unseen> {
+        self.is_unseen(caller, id, inner).then(|| Unseen { last_shown: self.last_shown(id, inner) })
     }
 
     /// What this worktree last showed or exported under a name that is not seen, as far as it is known.
@@ -131,10 +152,47 @@ impl Vfs {
         Ok(())
     }
 
+    /// Writes down what is shown and hidden from now on, and then does what makes that true: a name that were given first and
+    /// is hidden still would be out of sight. If it cannot be done, all is hidden and shown as before. Each of these changes
+    /// something.
+    pub(super) fn noted<T>(&self, changes: Vec<Change>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let back: Vec<_> = changes.iter().rev().flat_map(|change| self.opposite(change)).collect();
+        if !changes.is_empty() {
+            self.note(&changes)?;
+        }
+        let done = work();
+        if done.is_err()
+            && !back.is_empty()
+            && let Err(error) = self.note(&back)
+        {
+            tracing::warn!(%error, "what was hidden is shown, since that could not be written down");
+        }
+        done
+    }
+
+    /// What takes a change back that is about to be written down.
+    fn opposite(&self, change: &Change) -> Vec<Change> {
+        match change {
+            Change::HideFile(id, file) => vec![Change::ShowFile(*id, file.clone())],
+            Change::ShowFile(id, file) => {
+                let shown = self.last_shown(*id, &to_path(file));
+                vec![Change::HideFile(*id, file.clone()), Change::LastShown(*id, file.clone(), shown)]
+            }
+            Change::Show(_) | Change::Hide(_) | Change::LastShown(..) | Change::Cover => Vec::new(),
+        }
+    }
+
     /// A file of the store is not there. If it is hidden, it is looked at again later.
     pub(super) fn suspect(&self, id: ConversationId, inner: &Path) {
         if self.is_hidden(id, inner) && managed_file(inner.as_os_str()).is_none() {
             self.suspects.lock().entry((id, inner.to_owned())).or_insert_with(Instant::now);
+        }
+    }
+
+    /// As [`Vfs::suspect`], of the file that is to be shown.
+    pub(super) fn suspect_of(&self, change: &Change) {
+        if let Change::ShowFile(id, text) = change {
+            self.suspect(*id, &to_path(text));
         }
     }
 
@@ -168,8 +226,9 @@ impl Vfs {
             let _room = self.room(id).lock_arc();
             let gone = inner.into_iter().filter(|inner| self.is_hidden(id, inner) && self.is_gone(id, inner));
             let changes: Vec<_> = gone.map(|inner| Change::ShowFile(id, to_text(&inner).into_owned())).collect();
-            if !changes.is_empty() {
-                self.note(&changes)?;
+            if let Err(error) = self.noted(changes.clone(), || Ok(())) {
+                changes.iter().for_each(|change| self.suspect_of(change));
+                return Err(error);
             }
         }
         Ok(())

@@ -199,8 +199,8 @@ impl Vfs {
     fn write_grown(&self, id: ConversationId, file: ManagedFile, draft: &Draft, grown: Grown) -> Result<bool> {
         let path = self.draft_path(id, file);
         let end = grown.header + grown.from as u64;
-        match self.backing.write(&path, end, &draft.bytes[grown.from..]) {
-            Ok(()) => {}
+        match self.write_all(&path, end, &draft.bytes[grown.from..]) {
+            Ok(_) => {}
             Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => {
                 // A part may have fitted.
@@ -213,6 +213,15 @@ impl Vfs {
         Ok(true)
     }
 
+    /// A draft that is good and cannot be committed now is on disk, and waits; `wrote` if its file has these bytes already.
+    pub(super) fn keep_waiting(&self, id: ConversationId, file: ManagedFile, draft: Draft, wrote: bool) -> Result<()> {
+        if !wrote && draft.on_disk == OnDisk::No {
+            return self.keep_draft(id, file, draft, false);
+        }
+        self.drafts.lock().insert((id, file), Draft { kept: false, on_disk: OnDisk::Yes, ..draft });
+        Ok(())
+    }
+
     /// A piece of the draft that is on disk becomes all of it before the store gets it: whoever stops us in between
     /// finds what the store has, and not something older. Whether there was one.
     pub(super) fn keep_whole(
@@ -222,7 +231,7 @@ impl Vfs {
         draft: &Draft,
         grown: Option<Grown>,
     ) -> Result<bool> {
-        if !self.kept.lock().contains(&(id, file)) {
+        if draft.on_disk != OnDisk::No || !self.kept.lock().contains(&(id, file)) {
             return Ok(false);
         }
         // One without a reason that turns out to be whole waits, whatever its header says.

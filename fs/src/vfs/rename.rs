@@ -1,6 +1,7 @@
 //! Renaming. A conversation that moves is reparented, archived or given a new title; a file that is renamed over a managed
 //! name is a save.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -93,13 +94,19 @@ impl Vfs {
         }
         let directory = kind == Kind::Dir || present == Some(Kind::Dir);
         let over = if is_seen && how == Rename::NoReplace { Over::Nothing } else { Over::Anything };
-        match (how, directory) {
+        let done = match (how, directory) {
             (Rename::Exchange, true) => return Err(FsError::Invalid("only files change places".to_owned())),
-            (Rename::Exchange, false) => self.exchange(caller, &hold, &source, &target)?,
-            (_, true) => self.move_dir(caller, &source, &target, over)?,
-            (_, false) => self.move_file(caller, &hold, &source, kind, &target, over)?,
-        }
+            (Rename::Exchange, false) => self.exchange(caller, &hold, &source, &target),
+            (_, true) => self.move_dir(caller, &source, &target, over),
+            (_, false) => self.move_file(caller, &hold, &source, kind, &target, over),
+        };
         drop(hold);
+        if done.is_err() {
+            // The kernel takes it for not done. It may have been, and failed afterwards.
+            let names = [(&old_dir, from.1), (&new_dir, to.1)];
+            self.tell(names.map(|(dir, name)| Stale::Name(dir.clone(), name.to_owned())).into());
+        }
+        done?;
         if let Node::Managed(id, _) = target
             && how != Rename::Exchange
         {
@@ -137,19 +144,21 @@ impl Vfs {
                 let bytes = self.read_whole(source)?;
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
                 let ready = self.ready(source, *id)?;
-                let outcome = self.save(caller, guard, *id, *file, bytes, ready.as_ref())?;
-                self.show_file(target)?;
-                if let Some(draft) = self.draft(*id, *file) {
-                    self.sync_draft(*id, *file, draft)?;
-                }
+                let path = self.path(source)?;
+                // Asked before the name is shown.
+                let unseen = self.unseen(caller, *id, Path::new(file.name()));
+                let hidden = if source_is_stored { self.to_hide(source)? } else { Vec::new() };
+                let changes = [self.to_show(target), hidden].concat();
+                let save = || self.save(caller, guard, *file, bytes, ready.as_ref(), unseen);
+                let outcome = self.noted(changes, save)?;
                 if !source_is_stored {
-                    let path = self.path(source)?;
                     if !matches!(outcome, Outcome::Committed { handed_over: true }) {
                         self.backing.remove(&path).context("remove", &path)?;
                     }
                     self.soil(source);
                     self.note_own(&path);
                 }
+                self.renamed(source, target);
             }
             target => {
                 self.soil(source);
@@ -157,35 +166,73 @@ impl Vfs {
                 self.make_way(target)?;
                 let to = self.path(target)?;
                 if stays {
-                    let bytes = self.read_whole(source)?;
-                    let Attr { mode, mtime, .. } = self.attr_of(source)?;
-                    let beside = self.state.join("orphans").join(format!("move-{}", self.number(source)));
-                    self.place_bytes(&to, &beside, &bytes, over)?;
-                    self.backing.set_mode(&to, mode).context("set the mode of", &to)?;
-                    self.backing.set_times(&to, None, Some(mtime)).context("set the times of", &to)?;
+                    self.copy_out(source, target, &to, over)?;
+                    self.renamed(source, target);
                 } else {
                     let from = self.path(source)?;
-                    self.rename_path(&from, &to, over)?;
+                    self.noted(self.to_show(target), || self.rename_path(&from, &to, over))?;
+                    self.renamed(source, target);
                     self.names_changed(&from)?;
                     self.note_own(&from);
                 }
                 self.names_changed(&to)?;
                 self.note_own(&to);
-                self.show_file(target)?;
-                if stays && matches!(source, Node::Own(..)) {
-                    // The store keeps it. What is renamed inside the store leaves nothing to hide.
-                    self.hide_node(source)?;
-                }
             }
         }
         if source_is_stored && let Node::Managed(id, file) = source {
-            // The store keeps it; here its name is free.
-            self.hide_node(source)?;
             self.drop_draft(*id, *file)?;
         }
+        Ok(())
+    }
+
+    /// The numbers follow a file to its new name at once: whatever fails afterwards, they stand for what is there.
+    fn renamed(&self, source: &Node, target: &Node) {
         self.inodes.lock().renamed(source, target);
         self.move_shift(source, target);
-        Ok(())
+    }
+
+    /// Gives a copy of a file the new name. The store keeps the file, and here its name is free. The copy comes first: whoever
+    /// stops us in between finds both.
+    fn copy_out(&self, source: &Node, target: &Node, to: &Path, over: Over) -> Result<()> {
+        let changes = [self.to_show(target), self.to_hide(source)?].concat();
+        let (beside, former) = (self.beside(source), self.beside(source).with_extension("former"));
+        // Somebody may have been stopped here.
+        let _ = self.backing.remove(&beside);
+        let prepared = self.prepare_copy(source, &beside);
+        // What the name leads to now comes back if its new file cannot stay. Not every filesystem can keep that.
+        let _ = self.backing.remove(&former);
+        let is_kept = self.backing.link(to, &former).is_ok();
+        let is_new = !is_kept && self.backing.stat(to).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let place = |()| self.rename_path(&beside, to, over);
+        let done = prepared.and_then(place).inspect_err(|_| {
+            let _ = self.backing.remove(&beside);
+        });
+        let done = done.and_then(|()| {
+            self.note(&changes).inspect_err(|_| {
+                let back = match (is_kept, is_new) {
+                    (true, _) => self.backing.rename(&former, to),
+                    (false, true) => self.backing.remove(to),
+                    (false, false) => Ok(()),
+                };
+                if let Err(error) = back {
+                    tracing::warn!(path = %to.display(), %error, "a copy stays behind");
+                }
+            })
+        });
+        if is_kept {
+            // It may be back where it was.
+            let _ = self.backing.remove(&former);
+        }
+        done
+    }
+
+    /// Makes a copy of a file at a path.
+    fn prepare_copy(&self, source: &Node, path: &Path) -> Result<()> {
+        let bytes = self.read_whole(source)?;
+        let Attr { mode, mtime, .. } = self.attr_of(source)?;
+        self.backing.put(path, &bytes).context("write", path)?;
+        self.backing.set_mode(path, mode).context("set the mode of", path)?;
+        Ok(self.backing.set_times(path, None, Some(mtime)).context("set the times of", path)?)
     }
 
     /// The file behind a node, if it can become a managed file of this conversation as it is. Whoever still writes to it
@@ -216,7 +263,9 @@ impl Vfs {
         // A directory that is hidden there is not in the way, whatever is in it.
         self.make_room(caller, target, Kind::Other)?;
         let emptied = if over == Over::Anything { self.empty_out(target)? } else { None };
-        let renamed = self.move_scratch(source, target).and_then(|moving| {
+        let (at_target, at_source) = self.hidden_there(source, target)?;
+        let renamed = self.noted(at_target, || {
+            let moving = self.move_scratch(source, target)?;
             let renamed = self.rename_path(&from, &to, over);
             self.end_moving(moving, renamed.is_ok());
             renamed
@@ -227,15 +276,21 @@ impl Vfs {
             tracing::warn!(path = %to.display(), %error, "cannot be made again");
         }
         renamed?;
+        {
+            let follow = |node: &Node| follow(node, source, target);
+            let mut inodes = self.inodes.lock();
+            inodes.unlinked(target);
+            inodes.moved(follow);
+        }
+        if let Err(error) = self.noted(at_source.clone(), || Ok(())) {
+            // Nothing has these names, so nothing is hidden that should be shown.
+            tracing::debug!(%error, "names that are gone stay hidden for a while");
+            at_source.iter().for_each(|change| self.suspect_of(change));
+        }
         self.names_changed(&from)?;
         self.names_changed(&to)?;
         self.note_own(&from);
         self.note_own(&to);
-        self.rename_hidden(source, target)?;
-        let follow = |node: &Node| follow(node, source, target);
-        let mut inodes = self.inodes.lock();
-        inodes.unlinked(target);
-        inodes.moved(follow);
         Ok(())
     }
 
@@ -246,6 +301,7 @@ impl Vfs {
             (false, false) => {
                 let (first, second) = (self.path(one)?, self.path(other)?);
                 self.backing.exchange(&first, &second).context("exchange", &first).map_err(cross)?;
+                self.inodes.lock().exchanged(one, other);
                 self.names_changed(&first)?;
                 self.names_changed(&second)?;
                 self.note_own(&first);
@@ -261,7 +317,7 @@ impl Vfs {
                 // The old bytes are safe before the new ones take their place.
                 let beside = self.state.join("orphans").join(format!("{SWAP}{}-{}", id.deciseconds(), file.name()));
                 self.place_bytes(&beside, &beside.with_extension("new"), &old, Over::Anything)?;
-                let saved = self.save(caller, guard, *id, *file, new, None);
+                let saved = self.save(caller, guard, *file, new, None, None);
                 if saved.is_err() && self.backing.read_all(&target).ok() == stored {
                     self.backing.remove(&beside).context("remove", &beside)?;
                     return saved.map(drop);
@@ -273,9 +329,9 @@ impl Vfs {
                 self.note_own(&path);
                 placed?;
                 saved?;
+                self.inodes.lock().exchanged(one, other);
             }
         }
-        self.inodes.lock().exchanged(one, other);
         Ok(())
     }
 
@@ -337,26 +393,31 @@ impl Vfs {
         Ok(matches!(source, Node::Own(..)) && stored(source)? && !stored(target)?)
     }
 
-    /// What is hidden beneath a directory is hidden wherever it goes, and nothing else is there.
-    fn rename_hidden(&self, source: &Node, target: &Node) -> Result<()> {
-        let mut changes = Vec::new();
-        if let Node::Own(id, to) = target {
-            let hidden = self.item(*id)?.hidden;
-            let inside = hidden.iter().filter(|text| to_path(text).starts_with(to));
-            changes.extend(inside.map(|text| Change::ShowFile(*id, text.clone())));
-        }
-        if let (Node::Own(id, from), Node::Own(new, to)) = (source, target) {
+    /// What is hidden beneath a directory is hidden wherever it goes, and nothing else is there: what has to be written down
+    /// before it goes, and afterwards. Before it goes nothing has the names at its target, and afterwards nothing has those
+    /// at its source.
+    fn hidden_there(&self, source: &Node, target: &Node) -> Result<(Vec<Change>, Vec<Change>)> {
+        let Node::Own(new, to) = target else { return Ok(Default::default()) };
+        let (mut going, mut at_source) = (BTreeMap::new(), Vec::new());
+        if let Node::Own(id, from) = source {
             for text in self.item(*id)?.hidden.iter() {
                 if let Some(moved) = rebase(&to_path(text), from, to) {
-                    let moved = to_text(&moved).into_owned();
                     let shown = self.last_shown(*id, &to_path(text));
-                    changes.push(Change::ShowFile(*id, text.clone()));
-                    changes.push(Change::HideFile(*new, moved.clone()));
-                    changes.push(Change::LastShown(*new, moved, shown));
+                    going.insert(to_text(&moved).into_owned(), shown);
+                    at_source.push(Change::ShowFile(*id, text.clone()));
                 }
             }
         }
-        if changes.is_empty() { Ok(()) } else { self.note(&changes) }
+        let hidden = self.item(*new)?.hidden;
+        let ends = hidden.iter().filter(|text| to_path(text).starts_with(to) && !going.contains_key(*text));
+        let mut at_target: Vec<_> = ends.map(|text| Change::ShowFile(*new, text.clone())).collect();
+        for (text, shown) in going {
+            if !hidden.contains(&text) {
+                at_target.push(Change::HideFile(*new, text.clone()));
+            }
+            at_target.push(Change::LastShown(*new, text, shown));
+        }
+        Ok((at_target, at_source))
     }
 
     /// Moves a conversation in the tree, in and out of the archive, or gives it another title.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jp_store::ConversationId;
 use jp_store::disk::Stat;
@@ -18,6 +18,7 @@ use jp_store::reconcile::{Digest, ManagedFile};
 use jp_store::writer::{ReadyFile, Shape, Writer};
 
 use super::Vfs;
+use super::hidden::Unseen;
 use super::named::Room;
 use super::persist::Grown;
 use crate::caller::Caller;
@@ -28,6 +29,9 @@ use crate::node::Node;
 /// How long a change of the tree waits for whoever is at work on a draft that it may let in.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// How long a draft is left alone that the store could not be written for: each try fills what room there is.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// What became of a draft.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -36,8 +40,10 @@ pub(super) enum Outcome {
         /// The file that had the bytes has become the store's.
         handed_over: bool,
     },
-    /// It waits, for this reason.
+    /// It is no document that the store takes, for this reason.
     Kept(JsonError),
+    /// It is good and on disk, and the store could not be written. It is tried again.
+    Waits(FsError),
 }
 
 /// A file that has the very bytes that are to be saved, and can become the store's.
@@ -188,28 +194,35 @@ impl Vfs {
         &self,
         caller: Caller,
         guard: &Guard,
-        id: ConversationId,
         file: ManagedFile,
         bytes: Vec<u8>,
         ready: Option<&Ready>,
+        unseen: Option<Unseen>,
     ) -> Result<Outcome> {
+        let id = guard.id();
         let before = self.draft(id, file);
-        if self.is_unseen(caller, id, Path::new(file.name())) {
+        if unseen.is_some() {
             self.retire_draft(id, file)?;
         }
         let (mut draft, current) = self.begin_draft(id, file)?;
-        draft.base = self.base_of(caller, id, file, &draft);
+        draft.base = self.base_of(unseen, id, file, &draft);
         draft.replace(bytes, self.now());
         let at_hand = AtHand { current: Some(current), ready, ..AtHand::default() };
         let settled = self.settle(caller, guard, file, draft, at_hand, |_| before.clone());
         if let Err(FsError::Busy) = settled {
             // The bytes are still where they came from, so nothing needs to wait.
-            self.take_back(id, file, true, before);
+            self.take_back(id, file, true, before.clone());
         }
         let outcome = settled?;
+        if let Some(draft) = self.draft(id, file)
+            && let Err(error) = self.sync_draft(id, file, draft)
+        {
+            self.take_back(id, file, true, before);
+            return Err(error);
+        }
         match &outcome {
             Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
-            Outcome::Committed { .. } | Outcome::Kept(_) => Ok(outcome),
+            Outcome::Committed { .. } | Outcome::Kept(_) | Outcome::Waits(_) => Ok(outcome),
         }
     }
 
@@ -233,14 +246,16 @@ impl Vfs {
             return Err(FsError::Exists);
         }
         self.retire_draft(id, file)?;
-        draft.base = self.base_of(caller, id, file, &draft);
+        draft.base = self.base_of(self.unseen(caller, id, Path::new(file.name())), id, file, &draft);
         draft.truncate(0, self.now())?;
-        if self.has_room()? {
-            self.drafts.lock().insert((id, file), draft);
-        } else {
-            self.keep_draft(id, file, draft, false)?;
-        }
-        self.show_file(&Node::Managed(id, file))
+        let has_room = self.has_room()?;
+        self.noted(self.to_show(&Node::Managed(id, file)), || {
+            if has_room {
+                self.drafts.lock().insert((id, file), draft);
+                return Ok(());
+            }
+            self.keep_draft(id, file, draft, false)
+        })
     }
 
     /// Brings a draft to disk and tries it once more.
@@ -252,16 +267,21 @@ impl Vfs {
             Err(error) => Err(error),
         };
         if let Some(draft) = self.draft(id, file) {
-            let waits = draft.waiting;
+            let whole = draft::whole(file, &draft.bytes);
             self.sync_draft(id, file, draft)?;
-            if waits && matches!(outcome, Err(FsError::Busy)) {
+            if matches!(outcome, Err(FsError::Busy)) {
                 // It is safe, and whoever wrote it was told that it waits, or could not be told.
-                return Ok(());
+                return match whole {
+                    Err(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
+                    Ok(()) | Err(_) => Ok(()),
+                };
             }
         }
         match outcome? {
             Outcome::Kept(reason) if self.rules.strict => Err(FsError::Invalid(reason.to_string())),
-            Outcome::Committed { .. } | Outcome::Kept(_) => Ok(self.writer.catch_up_on(&self.item(id)?.dir)?),
+            Outcome::Committed { .. } | Outcome::Kept(_) | Outcome::Waits(_) => {
+                Ok(self.writer.catch_up_on(&self.item(id)?.dir)?)
+            }
         }
     }
 
@@ -288,6 +308,9 @@ impl Vfs {
             return;
         }
         for (id, file) in self.drafts_that(|draft| draft.waiting) {
+            if self.tried.lock().get(&(id, file)).is_some_and(|tried| tried.elapsed() < AGAIN) {
+                continue;
+            }
             if let Err(error) = self.try_waiting(id, file) {
                 tracing::debug!(%id, file = file.name(), %error, "a draft waits on");
             }
@@ -358,12 +381,11 @@ impl Vfs {
 
     /// What a file has that whoever replaces it has seen: what the store has is kept before the new bytes take its place,
     /// unless it is this.
-    fn base_of(&self, caller: Caller, id: ConversationId, file: ManagedFile, begun: &Draft) -> Option<Digest> {
-        let name = Path::new(file.name());
-        match self.draft(id, file) {
-            _ if self.is_unseen(caller, id, name) => self.last_shown(id, name),
-            Some(draft) => draft.base,
-            None => begun.base,
+    fn base_of(&self, unseen: Option<Unseen>, id: ConversationId, file: ManagedFile, begun: &Draft) -> Option<Digest> {
+        match (unseen, self.draft(id, file)) {
+            (Some(unseen), _) => unseen.last_shown,
+            (None, Some(draft)) => draft.base,
+            (None, None) => begun.base,
         }
     }
 
@@ -395,7 +417,11 @@ impl Vfs {
                 wrote = matches!(kept, Ok(true));
                 match kept.and_then(|_| self.commit(caller, guard, id, &draft, document, at_hand)) {
                     Ok(handed_over) => {
-                        self.drop_draft(id, file)?;
+                        self.tried.lock().remove(&(id, file));
+                        if let Err(error) = self.drop_draft(id, file) {
+                            // The store has the very bytes that stay on disk as a draft.
+                            tracing::warn!(%id, file = file.name(), %error, "a draft stays behind that was committed");
+                        }
                         if file == ManagedFile::Metadata {
                             self.tend_refused(caller);
                         }
@@ -403,17 +429,19 @@ impl Vfs {
                     }
                     Err(FsError::Store(jp_store::Error::Refused(text))) => Some(JsonError::new(text)),
                     Err(FsError::Store(jp_store::Error::Invalid { reason, .. })) => Some(reason),
-                    Err(error) if error.errno() == libc::EBUSY => {
+                    Err(error) => {
+                        let is_busy = error.errno() == libc::EBUSY;
                         let waiting = Draft { waiting: true, ..draft.clone() };
-                        if let Err(error) = self.keep_draft(id, file, waiting, false) {
+                        // Where its conversation is gone there is nothing to wait for.
+                        if error.is_absent() || self.keep_waiting(id, file, waiting, wrote).is_err() {
                             self.take_back(id, file, wrote, before(draft));
                             return Err(error);
                         }
-                        return Err(FsError::Busy);
-                    }
-                    Err(error) => {
-                        self.take_back(id, file, wrote, before(draft));
-                        return Err(error);
+                        if is_busy {
+                            return Err(FsError::Busy);
+                        }
+                        tracing::debug!(%id, file = file.name(), %error, "a save waits as a draft");
+                        return Ok(Outcome::Waits(error));
                     }
                 }
             }
@@ -424,8 +452,12 @@ impl Vfs {
         draft.kept = false;
         let grown = if reason.is_none() { grown } else { None };
         if let Err(error) = self.write_through(id, file, &draft, grown) {
-            self.take_back(id, file, wrote, before(draft));
-            return Err(error);
+            if !wrote {
+                self.take_back(id, file, false, before(draft));
+                return Err(error);
+            }
+            // Its file has the bytes, and gets the reason when there is room.
+            self.drafts.lock().insert((id, file), Draft { on_disk: OnDisk::Yes, ..draft });
         }
         Ok(Outcome::Kept(reason.unwrap_or_else(|| JsonError::new("the document is not whole"))))
     }
@@ -567,7 +599,13 @@ impl Vfs {
             self.tell(vec![crate::catalog::Stale::Content(Node::Managed(id, file))]);
             return Ok(());
         }
-        self.settle(caller, &guard, file, draft, AtHand::default(), Some).map(drop)
+        match self.settle(caller, &guard, file, draft, AtHand::default(), Some)? {
+            Outcome::Waits(error) => {
+                self.tried.lock().insert((id, file), Instant::now());
+                Err(error)
+            }
+            Outcome::Committed { .. } | Outcome::Kept(_) => Ok(()),
+        }
     }
 }
 

@@ -180,3 +180,89 @@ fn acknowledged_saves_on_a_full_store_survive_a_crash() {
         drop(m);
     }
 }
+
+const RENAMES: &str = r#"
+import os, sys
+where, filling = sys.argv[1], os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+def fill():
+    for size in (4096, 1):
+        try:
+            while os.write(filling, b"x" * size):
+                pass
+        except OSError:
+            pass
+for n in range(40):
+    # What a rename replaces leaves room.
+    fill()
+    old, new = f"{where}/f{n}", f"{where}/h{n}-" + 150 * "x"
+    try:
+        os.rename(old, new)
+        old, new = new, old
+    except OSError as error:
+        print("refused", error.errno)
+    there = os.listdir(where)
+    assert os.path.basename(old) in there and os.path.basename(new) not in there, (n, there)
+    assert open(old).read() == f"file {n}\n", n
+    assert not os.path.exists(new), n
+fill()
+try:
+    os.rename(f"{where}/s", f"{where}/t")
+    at = "t"
+except OSError as error:
+    print("refused", error.errno)
+    at = "s"
+print(at, sorted(os.listdir(f"{where}/{at}")), sorted(set(os.listdir(where)) & {"s", "t"}))
+"#;
+
+/// Lines of the journal say what is hidden, and one of them has no room.
+#[test]
+fn a_rename_on_a_full_store_happens_or_does_not() {
+    let Some((m, disk)) = on_small_disk(tmpfs) else { return };
+    put(&m, "renames.py", RENAMES);
+    m.sh("cd \"$D\"; x=$(printf '%0150d' 0 | tr 0 x)
+          for n in $(seq 0 39); do echo \"file $n\" > f$n; echo hidden > h$n-$x; done; rm h*; mkdir s;
+          for n in $(seq 60); do echo hidden > s/h$n; done; rm s/*; echo keep > s/keep");
+    disk.fill();
+    let filling = disk.filling();
+    let told = m.sh(&format!("exec python3 \"$T/renames.py\" \"$D\" \"{}\"", filling.display())).stdout;
+    let refused = told.matches("refused 28").count();
+    assert!(refused > 2 && told.contains("['keep'] ['s']"), "{told}");
+    let shown = || m.sh("cd \"$D\"; find . -type f | sort; cat f* h* s/*").stdout;
+    let before = shown();
+    disk.clear();
+    assert!(shown() == before, "another one once there is room");
+    m.crash();
+    m.begin(&[]);
+    assert!(shown() == before, "another one after a crash: {}", shown());
+    drop(m);
+}
+
+const APPEND: &str = r#"
+import os, sys
+path, size = sys.argv[1], int(sys.argv[2])
+file = os.open(path, os.O_WRONLY | (os.O_APPEND if sys.argv[3] == "append" else 0))
+before, written = os.stat(path).st_size, 0
+os.lseek(file, before, os.SEEK_SET)
+try:
+    while written < size:
+        written += os.write(file, b"x" * (size - written))
+except OSError as error:
+    print("errno", error.errno)
+print(os.stat(path).st_size - before == written, 0 < written < size)
+"#;
+
+/// As on any disk: what fitted is counted.
+#[test]
+fn as_much_is_written_as_is_said() {
+    let Some((m, disk)) = on_small_disk(tmpfs) else { return };
+    put(&m, "append.py", APPEND);
+    m.sh("printf 'a note' > \"$D/notes.md\"; printf 'a note' > \"$D/other.md\"");
+    for (file, how) in [("notes.md", "append"), ("other.md", "write")] {
+        disk.fill();
+        disk.clear_some(20_000);
+        let told = m.sh(&format!("exec python3 \"$T/append.py\" \"$D/{file}\" 100000 {how}")).stdout;
+        assert_eq!(told, "errno 28\nTrue True\n", "{how}");
+        disk.clear();
+    }
+    drop(m);
+}

@@ -39,13 +39,23 @@ enum Fault {
 
 /// A disk that is the real one until another takes its place. It dies with the mount.
 #[derive(Debug)]
-struct Ground {
+pub(super) struct Ground {
     disk: Mutex<Arc<dyn Disk>>,
     mount: Arc<FaultBacking>,
     allowed: AllowedDirs,
 }
 
 impl Ground {
+    pub(super) fn new(mount: Arc<FaultBacking>, allowed: AllowedDirs) -> Self {
+        let disk = Mutex::new(Arc::new(RealDisk::new(allowed.clone())) as Arc<dyn Disk>);
+        Self { disk, mount, allowed }
+    }
+
+    /// Nothing goes wrong any more.
+    pub(super) fn heal(&self) {
+        self.put(Arc::new(RealDisk::new(self.allowed.clone())));
+    }
+
     fn now(&self) -> io::Result<Arc<dyn Disk>> {
         if self.mount.is_dead() {
             return Err(io::Error::other("the process is dead"));
@@ -53,7 +63,7 @@ impl Ground {
         Ok(self.disk.lock().expect("nobody panics while holding it").clone())
     }
 
-    fn put(&self, disk: Arc<dyn Disk>) {
+    pub(super) fn put(&self, disk: Arc<dyn Disk>) {
         *self.disk.lock().expect("nobody panics while holding it") = disk;
     }
 }
@@ -173,8 +183,7 @@ fn stage(story: &Story) -> Stage {
     write_bare_sample(&workspace);
     let allowed = AllowedDirs::default();
     let mount = Arc::new(FaultBacking::new(allowed.clone()));
-    let disk = Mutex::new(Arc::new(RealDisk::new(allowed.clone())) as Arc<dyn Disk>);
-    let ground = Arc::new(Ground { disk, mount: mount.clone(), allowed });
+    let ground = Arc::new(Ground::new(mount.clone(), allowed));
     let driver = InProcess::over(&workspace, Rules::default(), Memory::Long, ground.clone(), mount.clone(), clock())
         .unwrap_or_else(|error| panic!("{}: {error}", story.name));
     let mut world = World { workspace, driver: Box::new(driver), which: Which::Mindful };
@@ -242,7 +251,7 @@ fn disturbed(story: &Story, fault: Fault, n: usize, old: &Look, new: &Look) -> b
         world = World { workspace, driver, which: Which::Mindful };
     } else {
         mount.disarm();
-        ground.put(Arc::new(RealDisk::new(ground.allowed().clone())));
+        ground.heal();
         // A watch tells of what was done before the fault.
         world.driver.look();
     }

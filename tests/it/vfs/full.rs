@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 
+use jp_fs::caller::Caller;
+use jp_fs::error::FsError;
+use jp_store::beneath::AllowedDirs;
 use jp_store::disk::Disk as _;
 use jp_tests::driver::Done;
 use jp_tests::{FaultBacking, FaultDisk};
 
+use super::faults::Ground;
 use super::*;
 
 /// A way to write, and what it shows when it is acknowledged.
@@ -168,7 +172,7 @@ fn pages_are_kept_or_dropped_while_somebody_holds_it() {
         prepare: |it| it.write(&list(), &events("old")),
         act: |it| {
             let number = it.know(&list())?;
-            let done = it.vfs().write_back(number, 0, &events("new")).map_err(|error| error.errno());
+            let done = it.vfs().write_back(number, 0, &events("new")).map(drop).map_err(|error| error.errno());
             it.forget(number);
             done
         },
@@ -203,4 +207,70 @@ fn pages_are_kept_or_dropped_while_somebody_holds_it() {
             }
         }
     }
+}
+
+/// The store's disk fails at one call, and the mount has no room from another on. A save that is refused is not there, now or
+/// later; one that is kept is not refused, and reaches the store once there is room.
+#[test]
+fn a_save_is_kept_or_refused() {
+    let new = || [events("new"), vec![b' '; 5000]].concat();
+    type Prepare = fn(&mut InProcess) -> Done<()>;
+    let ways: [(&str, Prepare, &[u8]); 2] = [
+        ("emptied", |it| it.truncate(&list(), 0).map(|()| it.vfs().tend_drafts()), b""),
+        ("a draft", |it| it.write(&list(), b"[ 1,").and_then(|()| it.sync(&list())), b"[ 1,"),
+    ];
+    for (name, prepare, before) in ways {
+        let mut struck = true;
+        for (n, full) in (1..).flat_map(|n| [1, 2, 3, 4, 6, 20].map(|full| (n, full))) {
+            if full == 1 && !std::mem::take(&mut struck) {
+                break;
+            }
+            let workspace = TestEnv::in_memory().init_workspace("project", "otvo8");
+            write_bare_sample(&workspace);
+            let allowed = AllowedDirs::default();
+            let mount = Arc::new(FaultBacking::new(allowed.clone()));
+            let ground = Arc::new(Ground::new(mount.clone(), allowed));
+            let driver =
+                InProcess::over(&workspace, Rules::default(), Memory::Long, ground.clone(), mount.clone(), clock());
+            let mut driver = driver.unwrap_or_else(|error| panic!("cannot begin: {error}"));
+            prepare(&mut driver).expect("there is room");
+            let number = driver.know(&list()).expect("it is there");
+            let disk = Arc::new(FaultDisk::fail(n, libc::ENOSPC).sharing(ground.allowed()));
+            ground.put(disk.clone());
+            mount.arm_full(full, libc::ENOSPC);
+            let caller = Caller { pid: std::process::id() };
+            let done = driver.vfs().write(caller, number, 0, &new()).map(drop);
+            let told = format!("{name}, {n}, {full}: {done:?}\n{:#?}\n{:#?}", mount.log(), disk.log());
+            struck |= disk.struck();
+            // Whoever lost the lock is told so, and the draft waits for it.
+            let is_kept = matches!(done, Ok(()) | Err(FsError::Busy));
+            let expected = if is_kept { new() } else { before.to_vec() };
+            let read = |driver: &mut InProcess| driver.vfs().read(number, 0, 1 << 20).expect("read");
+            assert_eq!(text(&read(&mut driver)), text(&expected), "{told}");
+            driver.vfs().tend_drafts();
+            assert_eq!(text(&read(&mut driver)), text(&expected), "later: {told}");
+            mount.disarm();
+            ground.heal();
+            driver.forget(number);
+            drop(driver);
+            let mut after = InProcess::new(&workspace, Rules::default(), Memory::Long);
+            assert_eq!(text(&after.read(&list()).expect("read")), text(&expected), "after a death: {told}");
+            let stored = fs::read(workspace.silo().join("conversations").join(list())).expect("read");
+            assert_eq!(stored == new(), is_kept, "in the store: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_page_is_synced_while_somebody_holds_it() {
+    let way = Way { name: "", prepare: |it| it.write(&list(), &events("old")), act: |_| Ok(()), shows: Vec::new };
+    let mut stage = stage(&way);
+    let (writer, _) = open(&stage.workspace, true).writer().expect("the store can be written");
+    let _guard = writer.lock(id(D), &Wait::none()).expect("nobody holds it");
+    let number = stage.driver.know(&list()).expect("it is there");
+    stage.driver.vfs().write_back(number, 0, b"broken").expect("it can be kept");
+    let caller = Caller { pid: std::process::id() };
+    assert!(stage.driver.vfs().sync(caller, number).is_ok(), "it is on disk");
+    assert!(stage.kept().is_some_and(|bytes| bytes.starts_with(b"broken")));
+    stage.driver.forget(number);
 }

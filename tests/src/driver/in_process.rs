@@ -203,7 +203,7 @@ impl InProcess {
         let number = opened.map_err(|error| error.errno())?.number;
         let mut offset = 0;
         for piece in bytes.chunks(piece.max(1)) {
-            self.vfs.write(me(), number, offset, piece).map_err(|error| error.errno())?;
+            write_all(&self.vfs, number, offset, piece).map_err(|error| error.errno())?;
             offset += piece.len() as u64;
         }
         Ok(())
@@ -238,6 +238,15 @@ impl InProcess {
     }
 }
 
+/// As programs write that go on where a write ended.
+fn write_all(vfs: &Vfs, number: u64, offset: u64, bytes: &[u8]) -> Result<(), FsError> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += vfs.write(me(), number, offset + done as u64, &bytes[done..])?;
+    }
+    Ok(())
+}
+
 impl Drop for InProcess {
     fn drop(&mut self) {
         self.forget_all();
@@ -259,11 +268,17 @@ impl Driver for InProcess {
     }
 
     fn write_at(&mut self, path: &str, offset: u64, bytes: &[u8]) -> Done<()> {
-        self.on(path, true, |vfs, attr| vfs.write(me(), attr.number, offset, bytes))
+        self.on(path, true, |vfs, attr| write_all(vfs, attr.number, offset, bytes))
     }
 
     fn append(&mut self, path: &str, bytes: &[u8]) -> Done<()> {
-        self.on(path, true, |vfs, attr| vfs.append(me(), attr.number, attr.size, bytes))
+        self.on(path, true, |vfs, attr| {
+            let mut done = 0;
+            while done < bytes.len() {
+                done += vfs.append(me(), attr.number, attr.size + done as u64, &bytes[done..])?;
+            }
+            Ok(())
+        })
     }
 
     fn truncate(&mut self, path: &str, size: u64) -> Done<()> {
@@ -360,6 +375,7 @@ impl Driver for InProcess {
     fn look(&mut self) {
         let noticed = Noticed { everything: true, ..Noticed::default() };
         self.vfs.notice(noticed).unwrap_or_else(|error| panic!("cannot look: {error}"));
+        self.vfs.tend_waiting();
     }
 
     fn is_prompt(&self) -> bool {
@@ -394,7 +410,7 @@ impl Held for Known {
     fn cut_and_write(&mut self, size: u64, bytes: &[u8]) -> Done<()> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         let cut = self.vfs.set_attr(me(), self.number, set);
-        cut.and_then(|_| self.vfs.write(me(), self.number, size, bytes)).map_err(|error| error.errno())
+        cut.and_then(|_| write_all(&self.vfs, self.number, size, bytes)).map_err(|error| error.errno())
     }
 }
 
