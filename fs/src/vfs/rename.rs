@@ -101,7 +101,7 @@ impl Vfs {
             (_, false) => self.move_file(caller, &hold, &source, kind, &target, over),
         };
         drop(hold);
-        if done.is_err() {
+        if done.as_ref().is_err_and(FsError::is_failure) {
             // The kernel takes it for not done. It may have been, and failed afterwards.
             let names = [(&old_dir, from.1), (&new_dir, to.1)];
             self.tell(names.map(|(dir, name)| Stale::Name(dir.clone(), name.to_owned())).into());
@@ -144,7 +144,6 @@ impl Vfs {
                 let bytes = self.read_whole(source)?;
                 let guard = hold.guard(*id).ok_or(FsError::Stale)?;
                 let ready = self.ready(source, *id)?;
-                let path = self.path(source)?;
                 // Asked before the name is shown.
                 let unseen = self.unseen(caller, *id, Path::new(file.name()));
                 let hidden = if source_is_stored { self.to_hide(source)? } else { Vec::new() };
@@ -152,6 +151,8 @@ impl Vfs {
                 let save = || self.save(caller, guard, *file, bytes, ready.as_ref(), unseen);
                 let outcome = self.noted(changes, save)?;
                 if !source_is_stored {
+                    // The directory may have another name by now.
+                    let path = self.path(source)?;
                     if !matches!(outcome, Outcome::Committed { handed_over: true }) {
                         self.backing.remove(&path).context("remove", &path)?;
                     }
