@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
@@ -80,6 +81,20 @@ impl OtherWorktrees {
     }
 }
 
+/// Where the other worktrees have a conversation. They are read when this is first asked.
+pub(crate) fn read_once(
+    others: &OnceLock<OtherWorktrees>,
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: ConversationId,
+) -> Result<Exposure> {
+    if let Some(read) = others.get() {
+        return Ok(read.exposure(id));
+    }
+    let read = OtherWorktrees::read(disk, layout)?;
+    Ok(others.get_or_init(|| read).exposure(id))
+}
+
 /// Whether the `.jp` directory that a ledger was made for is not in this project any more. It is another worktree's, so it
 /// is looked at and never opened.
 fn is_gone(project: &Path, workspace: Identity) -> Result<bool> {
@@ -154,7 +169,38 @@ pub(crate) fn exposure_of(ours: Option<&Entry>, others: impl FnOnce() -> Result<
     }
 }
 
+/// Those of a conversation's ancestors that are private in this worktree, and so are not shown for its sake: no worktree shows
+/// them, or the user made them local here and the conversation was not hidden with them.
+pub(crate) fn private_of(
+    ledger: &Ledger,
+    id: ConversationId,
+    ancestors: impl IntoIterator<Item = ConversationId>,
+    others: impl Fn(ConversationId) -> Result<Exposure>,
+) -> Result<Vec<ConversationId>> {
+    let mut private = Vec::new();
+    for above in ancestors {
+        let ours = ledger.get(above);
+        let took_along = ours.is_some_and(|entry| entry.took_along.contains(&id));
+        // What no worktree has a word about may be private all the same: other programs write none.
+        if !took_along && exposure_of(ours, || others(above))? != Exposure::Projected {
+            private.push(above);
+        }
+    }
+    Ok(private)
+}
+
 impl Store {
+    /// Those of a conversation's ancestors that are private in this worktree. `ledger` is what this worktree remembers.
+    pub fn private_above(
+        &self,
+        ledger: &Ledger,
+        id: ConversationId,
+        ancestors: impl IntoIterator<Item = ConversationId>,
+    ) -> Result<Vec<ConversationId>> {
+        let others = OnceLock::new();
+        private_of(ledger, id, ancestors, |above| read_once(&others, self.disk(), &self.layout, above))
+    }
+
     /// Whether a conversation was made local in this worktree by a command, or is local in every worktree that has a word
     /// about it and never was in this one. `ours` is what this worktree remembers of it.
     pub fn is_private(&self, id: ConversationId, ours: Option<&Entry>) -> Result<bool> {

@@ -167,7 +167,7 @@ impl Operation<'_> {
 
     /// One unit of a conversation on both sides, with what is to be done about it.
     pub(super) fn observe(&self, id: ConversationId, unit: Unit) -> Result<Observed> {
-        self.snapshot.find(id)?.observe(self.store().disk(), unit, self.snapshot.base(id))
+        self.snapshot.observe(self.store().disk(), &self.store().layout, self.snapshot.find(id)?, unit)
     }
 
     /// Remembers how a conversation was left; what is remembered reaches the disk with [`Operation::save_ledger`].

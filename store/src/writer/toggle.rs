@@ -1,18 +1,15 @@
 //! Shows conversations in this worktree, or hides them from it. Nothing leaves the store either way.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 
 use super::Writer;
 use crate::error::{Error, Result};
 use crate::files::exists;
 use crate::id::ConversationId;
-use crate::join::Exposure;
 use crate::lock::Wait;
 use crate::presence::Projection;
 use crate::reconcile::Root;
 use crate::snapshot::Snapshot;
-use crate::worktrees::{OtherWorktrees, exposure_of};
 
 /// What a toggle changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -154,30 +151,13 @@ impl Writer {
     /// Refuses to show private conversations for the sake of one beneath them: where that hangs may be the word of
     /// whoever planted it.
     fn check_ancestors(&self, snapshot: &Snapshot, id: ConversationId, named: &[ConversationId]) -> Result<()> {
-        let others: OnceCell<OtherWorktrees> = OnceCell::new();
-        let mut private = Vec::new();
-        for above in snapshot.tree(snapshot.find(id)?.partition).ancestors(id) {
-            let ours = snapshot.ledger.get(above);
-            let took_along = ours.is_some_and(|entry| entry.took_along.contains(&id));
-            if snapshot.is_shown(above) || took_along || named.contains(&above) {
-                continue;
-            }
-            let elsewhere = || match others.get() {
-                Some(read) => Ok(read.exposure(above)),
-                None => {
-                    let read = OtherWorktrees::read(self.store.disk(), &self.store.layout)?;
-                    Ok(others.get_or_init(|| read).exposure(above))
-                }
-            };
-            // What no worktree has a word about may be private all the same: other programs write none.
-            if exposure_of(ours, elsewhere)? != Exposure::Projected {
-                private.push(above.to_string());
-            }
-        }
+        let ancestors = snapshot.tree(snapshot.find(id)?.partition).ancestors(id);
+        let ancestors = ancestors.filter(|above| !snapshot.is_shown(*above) && !named.contains(above));
+        let private = self.store.private_above(&snapshot.ledger, id, ancestors)?;
         if private.is_empty() {
             return Ok(());
         }
-        let all = private.join(" ");
+        let all = private.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         Err(Error::Refused(format!(
             "{id} lies beneath what is private: {all}. To show that too, where git can commit it: `jp c edit --local=false {all} \
              {id}`; to show {id} alone, make it a root first: `jp c mv {id} --root`"
