@@ -14,11 +14,11 @@ use crate::error::{Context as _, Result};
 use crate::files::entries;
 use crate::id::ConversationId;
 use crate::identity::Identity;
-use crate::join::Exposure;
+use crate::join::{Exposure, HoldReason, hold_reason};
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, STORAGE};
 use crate::ledger::{Entry, Ledger};
-use crate::observe::read_file;
+use crate::observe::{begins_alike, has_no_events, read_file};
 use crate::presence::Projection;
 use crate::scan::is_absent;
 use crate::store::Store;
@@ -201,10 +201,29 @@ impl Store {
         private_of(ledger, id, ancestors, |above| read_once(&others, self.disk(), &self.layout, above))
     }
 
-    /// Whether a conversation was made local in this worktree by a command, or is local in every worktree that has a word
-    /// about it and never was in this one. `ours` is what this worktree remembers of it.
-    pub fn is_private(&self, id: ConversationId, ours: Option<&Entry>) -> Result<bool> {
-        let others = || Ok(OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id));
-        Ok(exposure_of(ours, others)? == Exposure::Local)
+    /// Where a conversation is exposed. It is local if it was made so in this worktree by a command, or if it is so in every
+    /// worktree that has a word about it and never was in this one. `ours` is what this worktree remembers of it.
+    pub fn exposure(&self, id: ConversationId, ours: Option<&Entry>) -> Result<Exposure> {
+        exposure_of(ours, || Ok(OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id)))
+    }
+
+    /// Whether the copy of a conversation in this directory has no events, so that every other begins as it does.
+    pub fn has_no_events(&self, dir: &Path) -> Result<bool> {
+        has_no_events(self.disk(), dir)
+    }
+
+    /// Why a copy that arrives beneath a mount is not joined with the store's conversation, if it is not. `ours` is what this
+    /// worktree remembers of it, `stored` and `copy` are the two directories.
+    pub fn holds(
+        &self,
+        id: ConversationId,
+        ours: Option<&Entry>,
+        stored: &Path,
+        copy: &Path,
+    ) -> Result<Option<HoldReason>> {
+        let exposure = self.exposure(id, ours)?;
+        let alike = exposure != Exposure::Unknown || begins_alike(self.disk(), stored, copy)?;
+        let reason = hold_reason(exposure, alike);
+        Ok(if ours.is_some_and(Entry::was_made_local) { reason.and(Some(HoldReason::MadeLocal)) } else { reason })
     }
 }

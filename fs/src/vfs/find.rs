@@ -216,7 +216,7 @@ impl Vfs {
 
     /// What was brought back stays in sight: whatever is above it comes along.
     fn show_ancestors(&self, id: ConversationId) {
-        let hidden: Vec<_> = {
+        let mut hidden: Vec<_> = {
             let catalog = self.catalog.read();
             if catalog.is_visible(id) || catalog.get(id).is_none_or(|item| !item.shown) {
                 return;
@@ -224,6 +224,18 @@ impl Vfs {
             let line = std::iter::successors(catalog.tree_parent(id), |&id| catalog.tree_parent(id));
             line.filter(|&id| catalog.get(id).is_some_and(|item| !item.shown && !item.pending)).collect()
         };
+        match self.private_above(id, hidden.iter().copied()) {
+            Ok(private) if private.is_empty() => {}
+            // It stays out of sight with it.
+            Ok(private) => {
+                tracing::warn!(%id, ?private, "not shown: something above it is private");
+                hidden.clear();
+            }
+            Err(error) => {
+                tracing::warn!(%id, %error, "not shown");
+                hidden.clear();
+            }
+        }
         for id in hidden {
             if let Err(error) = self.note(&[jp_store::journal::Change::Show(id)]) {
                 tracing::warn!(%id, %error, "cannot be shown");

@@ -388,6 +388,15 @@ impl Operation<'_> {
         self.check_cycle(id, parent)
     }
 
+    /// Refuses a parent that is private here, for what is meant to be shown here.
+    pub(super) fn check_private(&self, id: ConversationId, parent: ConversationId) -> Result<()> {
+        if self.intent(id) != Projection::Projected {
+            return Ok(());
+        }
+        let barred = self.snapshot.bar(self.store().disk(), &self.store().layout, id, parent)?;
+        barred.map_or(Ok(()), |barred| Err(barred.error()))
+    }
+
     /// Refuses a parent that would close a circle.
     pub(super) fn check_cycle(&self, id: ConversationId, parent: ConversationId) -> Result<()> {
         let Some(conversation) = self.snapshot.get(id) else {

@@ -38,7 +38,8 @@ fn assert_held(workspace: &Workspace, id: &str, private: &str) {
     assert_eq!(named_by_status(workspace), [id]);
     assert_eq!([in_work(workspace, id), in_store(workspace, id)], before);
     if let Some(stored) = &before[1] {
-        let metadata: Value = serde_json::from_slice(&fs::read(stored.join("metadata.json")).expect("read")).expect("JSON");
+        let metadata: Value =
+            serde_json::from_slice(&fs::read(stored.join("metadata.json")).expect("read")).expect("JSON");
         assert_eq!(metadata.get("parent_id"), None);
     }
     assert_eq!((presence(workspace, private).as_str(), in_work(workspace, private)), ("local", None));
@@ -181,4 +182,10 @@ fn what_is_not_private_comes_along() {
     assert_eq!(presence(&it.main, &it.shared), "local");
     it.main.jp(&["c", "unhide", &child]).ok();
     assert_eq!(nesting(&it.main, &child), ["shared", "child"]);
+    // Also where the child itself is shown all the time, and it is told.
+    for file in ["metadata.json", "events.json", "base_config.json"] {
+        fs::remove_file(dir.join(file)).expect("removed");
+    }
+    it.main.jp(&["import"]).ok();
+    it.main.jp(&["c", "unhide", &child]).ok().says("1 conversation above it");
 }
