@@ -183,9 +183,7 @@ fn what_is_not_private_comes_along() {
     it.main.jp(&["c", "unhide", &child]).ok();
     assert_eq!(nesting(&it.main, &child), ["shared", "child"]);
     // Also where the child itself is shown all the time, and it is told.
-    for file in ["metadata.json", "events.json", "base_config.json"] {
-        fs::remove_file(dir.join(file)).expect("removed");
-    }
-    it.main.jp(&["import"]).ok();
-    it.main.jp(&["c", "unhide", &child]).ok().says("1 conversation above it");
+    fs::remove_dir_all(&dir).expect("removed");
+    plant_beneath(&it.main, &it.shared);
+    it.main.jp(&["c", "unhide", CHILD]).ok().says("1 conversation above it");
 }

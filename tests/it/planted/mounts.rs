@@ -197,3 +197,21 @@ fn git_shows_no_files_of_the_user_in_the_archive() {
     m.script("cp \"$(command -v cp)\" \"$T/git\" && \"$T/git\" -r \"$T/saved\" \"$M/.archive/$D\"").ok();
     assert_eq!(m.sh("ls \".archive/$D\"").stdout, "base_config.json\nevents.json\nmetadata.json\n");
 }
+
+/// What hangs beneath a private conversation in the store is not brought back by a program: its path would name that.
+#[test]
+fn nothing_beneath_what_is_private_is_brought_back() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let private = with_private(&m);
+    fs::write(m.workspace().env().root().join("tmp/name.py"), NAME_PARENT).expect("written");
+    m.begin(&[]);
+    m.sh("cp -r \"$D\" \"$T/saved\" && rm -r \"$D\"");
+    m.script(&format!("python3 \"$T/name.py\" \"$U/conversations/$D/metadata.json\" {private}")).ok();
+    m.jp(&["status"]).ok();
+    let told = m.script("cp -r \"$T/saved\" \"$M/$D\"");
+    assert!(told.code != 0 && told.stderr.contains("not permitted"), "{}", told.told());
+    m.script("ls -R \"$M\"").ok();
+    assert_out_of_sight(&m, &private);
+    m.end(&[]);
+    assert_out_of_sight(&m, &private);
+}
