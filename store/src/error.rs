@@ -142,6 +142,15 @@ impl Error {
     pub(crate) fn circle(id: ConversationId, parent: ConversationId) -> Self {
         Self::Refused(format!("{id} cannot be beneath {parent}, which is {id} itself or beneath it"))
     }
+
+    /// Refuses a parent that a copy in the worktree names and that is private here.
+    pub(crate) fn private_parent(id: ConversationId, parent: ConversationId, private: ConversationId) -> Self {
+        let beneath = if parent == private { String::new() } else { format!(" beneath {private}") };
+        Self::Refused(format!(
+            "{id} is not put beneath {parent}{beneath}, which is private here. Take `parent_id` out of its `metadata.json`, or move \
+             it elsewhere; or, to show {private} too, where git can commit it: `jp c edit --local=false {private}`"
+        ))
+    }
 }
 
 fn name_of(kind: Kind) -> &'static str {

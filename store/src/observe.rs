@@ -278,6 +278,13 @@ pub(crate) fn begins_alike(disk: &dyn Disk, store: &Path, work: &Path) -> Result
     Ok(join::begins_alike(files_of(store.as_ref()), files_of(work.as_ref())))
 }
 
+/// Whether a copy has no events, so that every other begins as it does.
+pub(crate) fn has_no_events(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+    let stream = UnitBytes::read_irregular(disk, dir, Unit::Stream)?;
+    let regular = stream.as_ref().is_none_or(|stream| stream.irregular.is_none());
+    Ok(regular && join::begins_alike(files_of(stream.as_ref()), files_of(None)))
+}
+
 fn files_of(stream: Option<&UnitBytes>) -> StreamFiles<'_> {
     stream.map_or(StreamFiles { events: None, has_base_config: false }, UnitBytes::stream_files)
 }

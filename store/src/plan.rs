@@ -190,7 +190,7 @@ pub enum HeldKind {
     Unjoined,
     /// The store does not have the conversation any more, and the copy in the worktree must not go with it.
     Lost,
-    /// Something else is in the way: a file, a second copy, a circle of parents.
+    /// Something else is in the way: a file, a second copy, a circle of parents, a private parent.
     Blocked,
     /// Reading or writing it failed.
     Failed,
@@ -285,6 +285,7 @@ impl Steps<'_> {
         if let Some(stuck) = &sighting.stuck {
             let reason = match stuck {
                 Stuck::Circle(parent) => Error::circle(self.id, *parent).to_string(),
+                Stuck::Barred(barred) => barred.error().to_string(),
                 Stuck::InTheWay(path) => format!("{} is in the way", self.shown(path).display()),
             };
             self.plan.held.push(Held { id: Some(self.id), kind: HeldKind::Blocked, reason });
@@ -319,6 +320,11 @@ impl Steps<'_> {
     }
 
     fn both(&mut self, sighting: &Sighting, at: &Path) {
+        if let Some(barred) = sighting.barred {
+            let path = self.shown(&managed(at, ManagedFile::Metadata));
+            let reason = format!("{}: {}", path.display(), barred.error());
+            self.plan.held.push(Held { id: Some(self.id), kind: HeldKind::Blocked, reason });
+        }
         if let Some(moved) = &sighting.moved {
             self.heed(moved, at);
         }

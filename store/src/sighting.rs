@@ -19,7 +19,7 @@ use crate::parallel;
 use crate::plan::{Deed, Direction, Ground, Held, HeldKind, Plan, Wanted};
 use crate::presence::Projection;
 use crate::reconcile::{Action, Base, Digest, ManagedFile, Root, Unit, is_conclusive, is_settled};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Barred, Snapshot};
 use crate::transcript;
 
 /// One conversation in both roots.
@@ -46,6 +46,8 @@ pub(crate) struct Sighting {
     pub(crate) seconds: Vec<(PathBuf, bool)>,
     /// Why nothing can be done about it, if nothing can.
     pub(crate) stuck: Option<Stuck>,
+    /// The parent that its copy asks for and does not get.
+    pub(crate) barred: Option<Barred>,
 }
 
 /// Why a conversation has to stay as it is.
@@ -53,6 +55,8 @@ pub(crate) struct Sighting {
 pub(crate) enum Stuck {
     /// Its copy was moved to where it lies beneath itself.
     Circle(ConversationId),
+    /// Its copy came, or was moved, beneath a conversation that is private here.
+    Barred(Barred),
     /// Something that is no conversation has its place.
     InTheWay(PathBuf),
 }
@@ -206,7 +210,8 @@ impl Sighting {
             hidden: Vec::new(),
             transcript: None,
             seconds: Vec::new(),
-            stuck: snapshot.circle(id).map(Stuck::Circle),
+            stuck: snapshot.barred_by_place(id).map(Stuck::Barred).or(snapshot.circle(id).map(Stuck::Circle)),
+            barred: snapshot.barred(id),
         };
         let unwanted = snapshot.ledger.covered && entry.is_some_and(|entry| entry.intent == Projection::LocalOnly);
         if snapshot.is_visible(id) {
@@ -240,7 +245,7 @@ impl Sighting {
             }
             (None, _) => {
                 sighting.roots = Roots::Work;
-                sighting.see_units(disk, found, base, entry)?;
+                sighting.see_units(disk, layout, snapshot, found)?;
                 sighting.own = dirs.work.map_or(Ok(Vec::new()), |dir| own::left_out(disk, dir, None))?;
                 if let Some(work) = dirs.work
                     && base.is_some()
@@ -260,7 +265,7 @@ impl Sighting {
                 sighting.hidden.push((file, as_left));
             }
         }
-        sighting.see_units(disk, found, base, entry)?;
+        sighting.see_units(disk, layout, snapshot, found)?;
         sighting.own = own::look(disk, store, work, entry, found.rule)?;
         sighting.transcript = sighting.see_transcript(disk, [store, work], entry, snapshot.ledger.form.transcripts)?;
         for place in snapshot.places(Root::Work, id).skip(1) {
@@ -336,15 +341,10 @@ impl Sighting {
         })
     }
 
-    fn see_units(
-        &mut self,
-        disk: &dyn Disk,
-        found: &Conversation,
-        base: Option<&Base>,
-        entry: Option<&Entry>,
-    ) -> Result<()> {
+    fn see_units(&mut self, disk: &dyn Disk, layout: &Layout, snapshot: &Snapshot, found: &Conversation) -> Result<()> {
+        let (base, entry) = (snapshot.base(found.id), snapshot.ledger.get(found.id));
         for unit in Unit::ALL {
-            let observed = found.observe(disk, unit, base)?;
+            let observed = snapshot.observe(disk, layout, found, unit)?;
             let digests = |side: &Option<UnitBytes>| side.as_ref().map(UnitBytes::digests).unwrap_or_default();
             let (in_store, in_work) = (digests(&observed.store), digests(&observed.work));
             let differs = unit.files().iter().enumerate().filter_map(|(i, &file)| {

@@ -2,6 +2,7 @@
 
 mod held;
 mod look;
+mod parents;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::sync::OnceLock;
 
 pub(crate) use held::Standing;
 pub use held::{HeldCopy, HoldCause};
+pub(crate) use parents::Barred;
 
 use crate::conversation::Conversation;
 use crate::disk::Disk;
@@ -26,6 +28,7 @@ use crate::reconcile::{Base, Root};
 use crate::removed;
 use crate::scan::Place;
 use crate::tree::Tree;
+use crate::worktrees::OtherWorktrees;
 
 /// A store and a worktree at one moment.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +52,10 @@ pub struct Snapshot {
     held: BTreeMap<ConversationId, HeldCopy>,
     /// How copies were seen that the ledger has no record of.
     first_seen: Vec<(ConversationId, FirstSeen)>,
+    /// Parents that copies ask for and do not get.
+    barred: BTreeMap<ConversationId, Barred>,
+    /// The other worktrees; read when first asked for.
+    others: OnceLock<OtherWorktrees>,
 }
 
 /// How much of the workspace's real files a snapshot sees.

@@ -1,9 +1,10 @@
 //! What the other worktrees of a store remember, and whether the store knows this one. Reads only.
 
-use std::cell::{LazyCell, OnceCell};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
@@ -14,12 +15,12 @@ use crate::error::{Context as _, Result};
 use crate::files::entries;
 use crate::id::ConversationId;
 use crate::identity::Identity;
-use crate::join::Exposure;
+use crate::join::{Exposure, HoldReason, hold_reason};
 use crate::journal::{self, Footing};
 use crate::layout::{Layout, STORAGE, StoreRoot};
 use crate::ledger::{Entry, Ledger};
 use crate::mountinfo::{self, Mount};
-use crate::observe::read_file;
+use crate::observe::{begins_alike, has_no_events, read_file};
 use crate::presence::Projection;
 use crate::scan::is_absent;
 use crate::store::Store;
@@ -85,6 +86,20 @@ impl OtherWorktrees {
     pub(crate) fn exposure(&self, id: ConversationId) -> Exposure {
         self.exposures.get(&id).copied().unwrap_or_default()
     }
+}
+
+/// Where the other worktrees have a conversation. They are read when this is first asked.
+pub(crate) fn read_once(
+    others: &OnceLock<OtherWorktrees>,
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: ConversationId,
+) -> Result<Exposure> {
+    if let Some(read) = others.get() {
+        return Ok(read.exposure(id));
+    }
+    let read = OtherWorktrees::read(disk, layout)?;
+    Ok(others.get_or_init(|| read).exposure(id))
 }
 
 /// Whether the `.jp` directory that a ledger was made for is not in this project any more. It is another worktree's, so it
@@ -172,37 +187,61 @@ pub(crate) fn exposure_of(ours: Option<&Entry>, others: impl FnOnce() -> Result<
     }
 }
 
-impl Store {
-    /// Whether a conversation was made local in this worktree by a command, or is local in every worktree that has a word
-    /// about it and never was in this one. `ours` is what this worktree remembers of it.
-    pub fn is_private(&self, id: ConversationId, ours: Option<&Entry>) -> Result<bool> {
-        let others = || Ok(OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id));
-        Ok(exposure_of(ours, others)? == Exposure::Local)
+/// Those of a conversation's ancestors that are private in this worktree, and so are not shown for its sake: no worktree shows
+/// them, or the user made them local here and the conversation was not hidden with them.
+pub(crate) fn private_of(
+    ledger: &Ledger,
+    id: ConversationId,
+    ancestors: impl IntoIterator<Item = ConversationId>,
+    others: impl Fn(ConversationId) -> Result<Exposure>,
+) -> Result<Vec<ConversationId>> {
+    let mut private = Vec::new();
+    for above in ancestors {
+        let ours = ledger.get(above);
+        let took_along = ours.is_some_and(|entry| entry.took_along.contains(&id));
+        // What no worktree has a word about may be private all the same: other programs write none.
+        if !took_along && exposure_of(ours, || others(above))? != Exposure::Projected {
+            private.push(above);
+        }
     }
+    Ok(private)
+}
 
-    /// Which of the ancestors of a conversation that are not shown here, each with what this worktree remembers of it, are
-    /// private: where a conversation hangs may be the word of whoever planted it, so to show it must not show them.
+impl Store {
+    /// Those of a conversation's ancestors that are private in this worktree. `ledger` is what this worktree remembers.
     pub fn private_above(
         &self,
+        ledger: &Ledger,
         id: ConversationId,
-        hidden: &[(ConversationId, Option<Entry>)],
+        ancestors: impl IntoIterator<Item = ConversationId>,
     ) -> Result<Vec<ConversationId>> {
-        let others: OnceCell<OtherWorktrees> = OnceCell::new();
-        let mut private = Vec::new();
-        for (above, ours) in hidden {
-            let elsewhere = || match others.get() {
-                Some(read) => Ok(read.exposure(*above)),
-                None => {
-                    let read = OtherWorktrees::read(self.disk(), &self.layout)?;
-                    Ok(others.get_or_init(|| read).exposure(*above))
-                }
-            };
-            let took_along = ours.as_ref().is_some_and(|entry| entry.took_along.contains(&id));
-            // What no worktree has a word about may be private all the same: other programs write none.
-            if !took_along && exposure_of(ours.as_ref(), elsewhere)? != Exposure::Projected {
-                private.push(*above);
-            }
-        }
-        Ok(private)
+        let others = OnceLock::new();
+        private_of(ledger, id, ancestors, |above| read_once(&others, self.disk(), &self.layout, above))
+    }
+
+    /// Where a conversation is exposed. It is local if it was made so in this worktree by a command, or if it is so in every
+    /// worktree that has a word about it and never was in this one. `ours` is what this worktree remembers of it.
+    pub fn exposure(&self, id: ConversationId, ours: Option<&Entry>) -> Result<Exposure> {
+        exposure_of(ours, || Ok(OtherWorktrees::read(self.disk(), &self.layout)?.exposure(id)))
+    }
+
+    /// Whether the copy of a conversation in this directory has no events, so that every other begins as it does.
+    pub fn has_no_events(&self, dir: &Path) -> Result<bool> {
+        has_no_events(self.disk(), dir)
+    }
+
+    /// Why a copy that arrives beneath a mount is not joined with the store's conversation, if it is not. `ours` is what this
+    /// worktree remembers of it, `stored` and `copy` are the two directories.
+    pub fn holds(
+        &self,
+        id: ConversationId,
+        ours: Option<&Entry>,
+        stored: &Path,
+        copy: &Path,
+    ) -> Result<Option<HoldReason>> {
+        let exposure = self.exposure(id, ours)?;
+        let alike = exposure != Exposure::Unknown || begins_alike(self.disk(), stored, copy)?;
+        let reason = hold_reason(exposure, alike);
+        Ok(if ours.is_some_and(Entry::was_made_local) { reason.and(Some(HoldReason::MadeLocal)) } else { reason })
     }
 }

@@ -261,13 +261,17 @@ impl Writer {
         if file == ManagedFile::Metadata {
             let meta = Meta::parse(bytes).map_err(|reason| Error::Invalid { path: path.clone(), reason })?;
             let before = read_file(self.store.disk(), &path)?.and_then(|contents| Meta::parse(&contents.bytes).ok());
-            let had_parent = before.is_some_and(|before| before.parent() != Parent::Absent);
+            let had_parent = before.as_ref().is_some_and(|before| before.parent() != Parent::Absent);
+            let stored = op.snapshot().mirror.effective_parent(guard.id(), before.as_ref(), None);
             if had_parent && meta.parent() == Parent::Absent {
                 // The key was there and somebody took it out: that is meant.
                 op.change_mirror(|mirror| mirror.forget_parent(guard.id()))?;
             }
             if let Parent::Of(parent) = meta.parent() {
                 op.check_cycle(guard.id(), parent)?;
+                if stored != Some(parent) {
+                    op.check_private(guard.id(), parent)?;
+                }
             }
             op.put_meta_bytes(guard, &meta, bytes)?;
         } else {

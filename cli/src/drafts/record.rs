@@ -152,7 +152,11 @@ impl Record {
     fn of_arrival(view: &View, point: &Path, arrival: Arrival, needs: Option<String>) -> Self {
         let Arrival { id, files, bytes, since } = arrival;
         let (state, reason) = match (view.snapshot.get(id), needs) {
-            (Some(_), _) => (State::Refused, Some("the store has a conversation with this id already".to_owned())),
+            (Some(_), _) => {
+                let reason =
+                    format!("the store has a conversation with this id already; `jp c unhide {id}` shows that");
+                (State::Refused, Some(reason))
+            }
             (None, Some(needs)) => (State::Arriving, Some(format!("it needs {needs}"))),
             (None, None) => (State::Waiting, None),
         };

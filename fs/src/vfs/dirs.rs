@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use jp_store::ConversationId;
 use jp_store::disk::Kind;
 use jp_store::error::Context as _;
+use jp_store::join::Exposure;
 use jp_store::journal::Change;
 use jp_store::layout::{CONVERSATIONS, Partition};
 use jp_store::lock::Wait;
 use jp_store::modes::{Access, PERMISSIONS};
-use jp_store::path_text::to_text;
+use jp_store::path_text::{to_path, to_text};
 use jp_store::reconcile::ManagedFile;
 use jp_store::scratch::is_scratch;
 use jp_store::writer::Writer;
@@ -87,10 +88,8 @@ impl Vfs {
 
     /// Brings a known conversation back, or lets a new one begin to arrive.
     fn make_conversation(&self, caller: Caller, at: Dir, name: &OsStr) -> Result<ConversationId> {
-        const PRIVATE: FsError =
-            FsError::Refused("the conversation is local in every worktree, and git may not show it");
-        const BENEATH_PRIVATE: FsError =
-            FsError::Refused("the conversation hangs beneath a private one, which would be shown with it");
+        const PRIVATE: FsError = FsError::Refused("the conversation is private here; `jp c unhide` shows it");
+        const ABOVE: FsError = FsError::Refused("something above the conversation is private here");
         const NO_PLACE: FsError = FsError::Refused("only conversations lie here, named by their ids");
         let id = match name.to_str().and_then(parse) {
             Some((id, _)) if !is_scratch(name) && id.is_canonical_dirname(&name.to_string_lossy()) => id,
@@ -100,48 +99,76 @@ impl Vfs {
             // The store may have it, and nobody has told us yet.
             self.look_at_names()?;
         }
-        let known = {
+        let (known, visible, above) = {
             let catalog = self.catalog.read();
+            let visible = catalog.is_visible(id);
             // What git remembers under another name or elsewhere it moves there, file by file.
-            if catalog.is_visible(id) && !caller.is_git() {
+            if visible && !caller.is_git() {
                 return Err(FsError::Exists);
             }
-            catalog.get(id).cloned()
+            (catalog.get(id).cloned(), visible, catalog.hidden_above(id))
         };
-        match known {
-            Some(item) if caller.is_git() && !item.pending && self.is_private(id)? => return Err(PRIVATE),
-            Some(item) if !item.pending && !self.can_show_above(id)? => return Err(BENEATH_PRIVATE),
-            Some(item) => self.bring_back(caller, id, &item, at, name)?,
-            None => self.begin_arrival(caller, id, at, name)?,
+        let Some(item) = known else {
+            self.begin_arrival(caller, id, at, name)?;
+            return Ok(id);
+        };
+        if visible || item.pending {
+            self.bring_back(caller, id, &item, at, name)?;
+            return Ok(id);
+        }
+        // Whoever knows an id may have guessed it.
+        let exposure = match self.exposure(id)? {
+            Exposure::Unknown if self.writer.store().has_no_events(&item.dir)? => Exposure::Projected,
+            exposure => exposure,
+        };
+        match exposure {
+            Exposure::Projected if self.private_above(id, above)?.is_empty() => {
+                self.bring_back(caller, id, &item, at, name)?;
+            }
+            Exposure::Projected => return Err(ABOVE),
+            // All of them are shown by this mount, and this one was removed.
+            Exposure::Local | Exposure::Unknown if self.rules.all => {
+                let stale = self.catalog.write().put_away(id, false);
+                self.tell(stale);
+            }
+            Exposure::Local => return Err(PRIVATE),
+            // What it brings tells whether it is the same conversation.
+            Exposure::Unknown => self.begin_arrival(caller, id, at, name)?,
         }
         Ok(id)
     }
 
-    /// Whether nobody has shown a conversation anywhere: then a repository that has its id has guessed it.
-    fn is_private(&self, id: ConversationId) -> Result<bool> {
+    /// Where a conversation is exposed.
+    fn exposure(&self, id: ConversationId) -> Result<Exposure> {
         let entry = self.sight.lock().books.ledger.get(id).cloned();
-        Ok(self.writer.store().is_private(id, entry.as_ref())?)
+        Ok(self.writer.store().exposure(id, entry.as_ref())?)
     }
 
-    /// Whether everything above a conversation may be shown because of it.
-    pub(super) fn can_show_above(&self, id: ConversationId) -> Result<bool> {
-        let hidden = self.catalog.read().hidden_above(id);
-        let known = |id: ConversationId| (id, self.sight.lock().books.ledger.get(id).cloned());
-        let hidden: Vec<_> = hidden.into_iter().map(known).collect();
-        Ok(self.writer.store().private_above(id, &hidden)?.is_empty())
+    /// Those of a conversation's ancestors that are private here.
+    pub(super) fn private_above(
+        &self,
+        id: ConversationId,
+        ancestors: impl IntoIterator<Item = ConversationId>,
+    ) -> Result<Vec<ConversationId>> {
+        let ancestors: Vec<_> = ancestors.into_iter().collect();
+        if ancestors.is_empty() {
+            return Ok(ancestors);
+        }
+        let sight = self.sight.lock();
+        Ok(self.writer.store().private_above(&sight.books.ledger, id, ancestors)?)
     }
 
     fn bring_back(&self, caller: Caller, id: ConversationId, item: &Item, at: Dir, name: &OsStr) -> Result<()> {
-        let partition = self.partition_of(at);
-        if item.partition != partition && !item.pending {
-            self.put_in(&self.writer.on_behalf_of(caller.pid), id, partition)?;
-        }
-        self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: false, made: Default::default() });
         let mut changes = vec![Change::Show(id)];
         if caller.is_git() {
             // It lays out what it remembers. Files of one's own that are not among that stay away until they are made.
             self.hide_all_own(id, &item.dir, Path::new(""), &mut changes)?;
         }
+        let partition = self.partition_of(at);
+        if item.partition != partition && !item.pending {
+            self.put_in(&self.writer.on_behalf_of(caller.pid), id, partition)?;
+        }
+        self.fresh.lock().insert(id, Fresh { maker: caller.process(), new: false, made: Default::default() });
         self.note(&changes)?;
         let natural = {
             let catalog = self.catalog.read();
@@ -158,7 +185,8 @@ impl Vfs {
     fn hide_all_own(&self, id: ConversationId, dir: &Path, inner: &Path, changes: &mut Vec<Change>) -> Result<()> {
         let path = dir.join(inner);
         let listed = match self.backing.list(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            // If the conversation itself is not where it was, there is no telling what would be shown.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && inner != Path::new("") => return Ok(()),
             listed => listed.context("list", &path)?,
         };
         for (name, kind) in listed {
@@ -240,7 +268,7 @@ impl Vfs {
         };
         for (name, _) in listed {
             let Some((id, true)) = name.to_str().and_then(parse) else { continue };
-            if self.catalog.read().get(id).is_some_and(|item| !item.pending) {
+            if self.catalog.read().get(id).is_some_and(|item| !item.pending && item.shown) {
                 // It has arrived; what is left of it is a leftover of the moment between.
                 continue;
             }
@@ -275,7 +303,22 @@ impl Vfs {
                 Ok(bytes) => draft::whole(file, &bytes).err().map(|reason| format!("{}: {reason}", file.name())),
             }
         });
-        missing.or(parent.map(|parent| format!("its parent {parent}, which is arriving too")))
+        missing.or(parent.map(|parent| format!("its parent {parent}, which is arriving too"))).or_else(|| self.held(id))
+    }
+
+    /// Why a copy that arrives is not joined with the conversation of its id that the store has, if it is not.
+    fn held(&self, id: ConversationId) -> Option<String> {
+        let entry = self.sight.lock().books.ledger.get(id).cloned();
+        let held = match self.stored_dir(id) {
+            Ok(None) => return None,
+            Ok(Some(dir)) => self.writer.store().holds(id, entry.as_ref(), &dir, &self.arrival_dir(id)),
+            Err(error) => return Some(error.to_string()),
+        };
+        let todo = format!("`jp draft drop {id}` gives it up, `jp c unhide {id}` shows the store's conversation");
+        match held {
+            Ok(held) => held.map(|reason| format!("a decision: it is {}. {todo}", reason.describe())),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// Whether a file that it needs is missing or cannot be whole yet. Its end alone is read: this is asked for every
@@ -336,6 +379,9 @@ impl Vfs {
         if !item.pending || self.is_half(id) || self.needs(id).is_some() {
             return Ok(());
         }
+        if let Some(dir) = self.stored_dir(id)? {
+            return self.join_arrival(caller, id, &item, &dir);
+        }
         let guard = self.lock(caller, id)?;
         let writer = self.writer.on_behalf_of(caller.pid);
         if self.fresh.lock().contains_key(&id) {
@@ -370,6 +416,43 @@ impl Vfs {
             self.look_after_arrival(dir)?;
         }
         // What came before its parent can follow now.
+        self.tend_arrivals();
+        Ok(())
+    }
+
+    /// Takes an arriving copy into the conversation that the store has, and shows that. Files of one's own that the copy does
+    /// not have stay hidden.
+    fn join_arrival(&self, caller: Caller, id: ConversationId, item: &Item, dir: &Path) -> Result<()> {
+        let mut changes = Vec::new();
+        self.hide_all_own(id, dir, Path::new(""), &mut changes)?;
+        changes.retain(|change| match change {
+            Change::HideFile(_, file) => self.backing.stat(&item.dir.join(&*to_path(file))).is_err(),
+            _ => true,
+        });
+        changes.insert(0, Change::Show(id));
+        let guard = self.lock(caller, id)?;
+        let writer = self.writer.on_behalf_of(caller.pid);
+        writer.join(&guard, &item.dir, dir)?;
+        if self.fresh.lock().contains_key(&id) {
+            let place = (item.parent.map_or(Dir::top(item.partition), Dir::Of), item.name.clone());
+            let stale = self.catalog.write().give(id, Some(place));
+            self.tell(stale);
+        }
+        self.note(&changes)?;
+        let path = self.note_path(id);
+        if let Err(error) = self.backing.remove(&path) {
+            tracing::debug!(path = %path.display(), %error, "a note stays behind");
+        }
+        self.look_after_shape(id)?;
+        drop(guard);
+        if self.item(id)?.partition != item.partition {
+            self.put_in(&writer, id, item.partition)?;
+        }
+        if self.catalog.read().tree_parent(id) != item.parent {
+            let guard = self.lock(caller, id)?;
+            writer.reparent(&guard, item.parent)?;
+            self.look_after_shape(id)?;
+        }
         self.tend_arrivals();
         Ok(())
     }

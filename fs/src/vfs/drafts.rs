@@ -95,6 +95,8 @@ impl Vfs {
             let mut stale = self.catalog.write().give(id, None);
             stale.extend(self.catalog.write().apply(id, None));
             self.tell(stale);
+            // The store may have a conversation of that id.
+            self.look_at_names()?;
             self.inodes.lock().unlinked(&Node::Conversation(id));
         }
         Ok(Ok(Some(kept)))

@@ -216,19 +216,23 @@ impl Vfs {
 
     /// What was brought back stays in sight: whatever is above it comes along, unless that is private.
     fn show_ancestors(&self, id: ConversationId) {
-        let hidden = {
+        let mut hidden = {
             let catalog = self.catalog.read();
             if catalog.is_visible(id) || catalog.get(id).is_none_or(|item| !item.shown) {
                 return;
             }
             catalog.hidden_above(id)
         };
-        match self.can_show_above(id) {
-            Ok(true) => {}
-            Ok(false) => return,
+        match self.private_above(id, hidden.iter().copied()) {
+            Ok(private) if private.is_empty() => {}
+            // It stays out of sight with it.
+            Ok(private) => {
+                tracing::warn!(%id, ?private, "not shown: something above it is private");
+                hidden.clear();
+            }
             Err(error) => {
-                tracing::warn!(%id, %error, "what is above it cannot be shown");
-                return;
+                tracing::warn!(%id, %error, "not shown");
+                hidden.clear();
             }
         }
         for id in hidden {

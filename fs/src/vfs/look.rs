@@ -166,7 +166,7 @@ impl Vfs {
         for found in snapshot.all() {
             let Some(item) = item(sight, found) else { continue };
             seen.insert(found.id);
-            stale.extend(self.catalog.write().apply(found.id, Some(item)));
+            stale.extend(self.follow_store(found.id, Some(item)));
         }
         let gone: Vec<_> = {
             let catalog = self.catalog.read();
@@ -280,11 +280,36 @@ impl Vfs {
             let same = self.catalog.read().get(id).is_some_and(|item| item.dir == dir && !item.pending);
             if !same || also == Some(id) {
                 let item = self.look_at(sight, id, partition, name, dir);
-                stale.extend(self.catalog.write().apply(id, Some(item)));
+                stale.extend(self.follow_store(id, Some(item)));
             }
         }
         self.tell(stale);
         Ok(())
+    }
+
+    /// Lets the catalog follow what the store has of a conversation. While a copy arrives of one that is not shown here, that
+    /// copy is what is there.
+    fn follow_store(&self, id: ConversationId, item: Option<Item>) -> Vec<Stale> {
+        let mut catalog = self.catalog.write();
+        let arriving = catalog.get(id).is_some_and(|item| item.pending);
+        if arriving && item.as_ref().is_some_and(|item| !item.shown) { Vec::new() } else { catalog.apply(id, item) }
+    }
+
+    /// Where the store has a conversation.
+    pub(super) fn stored_dir(&self, id: ConversationId) -> Result<Option<PathBuf>> {
+        for partition in Partition::ALL {
+            let dir = self.writer.store().layout().store.partition(partition);
+            let listed = match self.backing.list(&dir) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                listed => listed.context("list", &dir)?,
+            };
+            let its =
+                |(name, kind): &(OsString, Kind)| *kind == Kind::Dir && ConversationId::from_dirname(name) == Some(id);
+            if let Some((name, _)) = listed.into_iter().find(its) {
+                return Ok(Some(dir.join(name)));
+            }
+        }
+        Ok(None)
     }
 
     fn look_at_some_with(&self, sight: &mut Sight, dirs: &HashSet<PathBuf>) -> Result<()> {
@@ -329,7 +354,7 @@ impl Vfs {
                     return self.look_at_all_with(sight);
                 }
             };
-            stale.extend(self.catalog.write().apply(id, item));
+            stale.extend(self.follow_store(id, item));
         }
         self.tell(stale);
         Ok(())

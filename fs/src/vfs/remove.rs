@@ -115,6 +115,8 @@ impl Vfs {
             self.backing.remove(&note).context("remove", &note)?;
             let stale = self.catalog.write().apply(id, None);
             self.tell(stale);
+            // The store may have a conversation of that id.
+            self.look_at_names()?;
             return Ok(());
         }
         for file in ManagedFile::ALL {

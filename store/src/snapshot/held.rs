@@ -1,7 +1,6 @@
 //! Copies in the worktree that were never synced: how each was first seen, and which are held. What is held is taken out of
 //! the snapshot, so that nothing reads from it or writes into it.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use crate::observe::begins_alike;
 use crate::problem::{Problem, What};
 use crate::scan::Place;
 use crate::time::Timestamp;
-use crate::worktrees::{OtherWorktrees, exposure_with};
+use crate::worktrees::{exposure_with, read_once};
 
 /// What is known of the worktree when a snapshot is taken.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +107,6 @@ impl Snapshot {
         if layout.work.is_none() {
             return Ok(by_content);
         }
-        let others: OnceCell<OtherWorktrees> = OnceCell::new();
         let mut holders: BTreeMap<PathBuf, ConversationId> = BTreeMap::new();
         for (&id, [store, work]) in &*names {
             let entry = self.ledger.get(id);
@@ -121,13 +119,7 @@ impl Snapshot {
             if copies.is_empty() {
                 continue;
             }
-            let others = || match others.get() {
-                Some(read) => Ok(read.exposure(id)),
-                None => {
-                    let read = OtherWorktrees::read(disk, layout)?;
-                    Ok(others.get_or_init(|| read).exposure(id))
-                }
-            };
+            let others = || read_once(&self.others, disk, layout, id);
             let seen = match recorded {
                 Some(seen) => Some(seen),
                 None => self.judge(disk, id, store, &copies, &others)?,

@@ -154,7 +154,8 @@ impl Snapshot {
         }
         let there = |found: &Conversation| found.store.is_some() || found.work.is_some();
         self.conversations = placed.into_iter().filter(|found| there(found)).map(|found| (found.id, found)).collect();
-        self.heed_moves(layout);
+        self.heed_moves(disk, layout)?;
+        self.bar_parents(disk, layout)?;
         self.note_lost(disk, layout)
     }
 
@@ -175,10 +176,10 @@ impl Snapshot {
     }
 
     /// What lies elsewhere than it was left was moved by somebody, and hangs where it lies.
-    fn heed_moves(&mut self, layout: &Layout) {
+    fn heed_moves(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<()> {
         if self.sight != Sight::Usual || self.ledger.covered {
             // What is beneath a mount was moved by nobody; it is behind.
-            return;
+            return Ok(());
         }
         let flat = self.ledger.form.nesting == Nesting::Flat;
         let mut moves = Vec::new();
@@ -216,13 +217,20 @@ impl Snapshot {
             found.moved = Some(moved);
         }
         for before in moved_from {
-            // What would close a circle is not done, and not shown as if it were.
-            if self.circle(before.id).is_some()
+            let parent = self.get(before.id).and_then(|found| found.moved.as_ref()?.parent.flatten());
+            let barred = match parent {
+                Some(parent) => self.bar(disk, layout, before.id, parent)?,
+                None => None,
+            };
+            self.barred.extend(barred.map(|barred| (barred.id, barred)));
+            // What would close a circle or hang beneath what is private is not done, and not shown as if it were.
+            if (barred.is_some() || self.circle(before.id).is_some())
                 && let Some(found) = self.conversations.get_mut(&before.id)
             {
                 **found = Conversation { moved: found.moved.take(), ..*before };
             }
         }
+        Ok(())
     }
 
     /// Every directory that names a conversation, by id and root.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::Writer;
+use super::{Writer, check_owner};
 use crate::disk::Kind;
 use crate::error::{Context as _, Error, Result};
-use crate::files::{entries, move_dir};
+use crate::files::{NewContent, NewFile, entries, gather, kind, make_dirs, move_dir, remove_tree};
 use crate::id::ConversationId;
 use crate::journal::Change;
 use crate::json::JsonError;
@@ -15,9 +15,11 @@ use crate::layout::{Partition, managed};
 use crate::lock::Guard;
 use crate::meta::{Meta, Parent};
 use crate::mirror::Mirror;
-use crate::observe::{check, read_file};
+use crate::observe::{check, read_file, unmanaged};
+use crate::own::digest;
 use crate::reconcile::ManagedFile;
 use crate::scan::{Depth, Place, Scan};
+use crate::scratch::is_scratch;
 
 impl Writer {
     /// Makes a directory the conversation whose lock this is, by one rename. It holds good metadata and events, and
@@ -49,6 +51,61 @@ impl Writer {
             self.sync(guard)?;
         }
         Ok(dir)
+    }
+
+    /// Takes the files of a copy that arrived as a directory into the conversation that the store has, in this directory. What
+    /// they replace is kept; the copy goes. Refused where a file of the user's own and something else have one name.
+    pub fn join(&self, guard: &Guard, from: &Path, dir: &Path) -> Result<()> {
+        let (id, disk, access) = (guard.id(), self.store.disk(), self.store.layout.store_access());
+        self.check_guard(guard)?;
+        check_owner(guard, dir)?;
+        let own = unmanaged(disk, from)?.into_iter().filter(|path| !path.iter().any(is_scratch));
+        let own = gather(disk, from, own)?;
+        let there = |path: &Path| Ok(gather(disk, dir, [path.to_owned()])?.pop().map(|found| found.content));
+        let in_the_way = |new: &NewFile, old: &NewContent| match (&new.content, old) {
+            (NewContent::File { .. }, NewContent::File { .. }) | (NewContent::Dir, NewContent::Dir) => false,
+            (new, old) => digest(new) != digest(old),
+        };
+        for new in &own {
+            let found: Result<_> =
+                if kind(disk, &dir.join(&new.path))?.is_some() { there(&new.path) } else { Ok(None) };
+            if found?.is_some_and(|old| in_the_way(new, &old)) {
+                let (new, dir) = (new.path.display(), dir.display());
+                return Err(Error::Refused(format!(
+                    "{new} of {id} cannot be taken in: {dir} has another thing of that name"
+                )));
+            }
+        }
+        for NewFile { path, content } in own {
+            let target = dir.join(&path);
+            let there = kind(disk, &target)?.is_some();
+            match content {
+                NewContent::Dir => make_dirs(disk, &target, access)?,
+                NewContent::Link(_) if there => {}
+                NewContent::Link(to) => self.scratch().link(&to, &target)?,
+                NewContent::File { bytes, mode } => {
+                    if there {
+                        self.keep_unless(id, &target, &path, &bytes)?;
+                    }
+                    self.scratch().replace_like(&target, &bytes, Some(mode))?;
+                }
+            }
+        }
+        // The stream first: metadata may give the directory another name.
+        for file in [ManagedFile::BaseConfig, ManagedFile::Events, ManagedFile::Metadata] {
+            let Some(contents) = read_file(disk, &managed(from, file))? else { continue };
+            self.keep_unless(id, &managed(dir, file), Path::new(file.name()), &contents.bytes)?;
+            self.replace(guard, file, &contents.bytes)?;
+        }
+        remove_tree(disk, from)
+    }
+
+    /// Keeps a file of the store that is about to become these bytes, unless it has them.
+    fn keep_unless(&self, id: ConversationId, path: &Path, name: &Path, bytes: &[u8]) -> Result<()> {
+        match read_file(self.store.disk(), path)? {
+            Some(old) if old.bytes != bytes => self.keep(id, "joined-store", name, &old.bytes).map(drop),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Refuses an id that is somebody's, and a parent that is not there or lies beneath a conversation of this id. Looks

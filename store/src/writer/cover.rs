@@ -118,6 +118,9 @@ impl Operation<'_> {
 
     fn bring_home(&mut self, guard: &Guard, covered: &mut Covered) -> Result<()> {
         self.settle(guard)?;
+        if let Some(barred) = self.snapshot().barred(guard.id()) {
+            covered.refused.push(whole(&barred.error()));
+        }
         for unit in Unit::ALL {
             let observed = self.observe(guard.id(), unit)?;
             let flaw = observed.work.as_ref().and_then(UnitBytes::problem);

@@ -275,7 +275,7 @@ impl<'a> View<'a> {
         let (mut files, mut left_out) = (Vec::new(), Vec::new());
         let mut events = None;
         for unit in Unit::ALL {
-            let observed = found.observe(disk, unit, self.snapshot.base(found.id))?;
+            let observed = self.snapshot.observe(disk, &self.store.layout, found, unit)?;
             let Some((_, bytes)) = observed.current() else { continue };
             if let (Some((file, kind)), Some(dir)) = (bytes.irregular(), found.dirs().work) {
                 return Err(Error::Malformed { path: managed(dir, file), reason: kind.to_string() });

@@ -167,7 +167,7 @@ impl Operation<'_> {
 
     /// One unit of a conversation on both sides, with what is to be done about it.
     pub(super) fn observe(&self, id: ConversationId, unit: Unit) -> Result<Observed> {
-        self.snapshot.find(id)?.observe(self.store().disk(), unit, self.snapshot.base(id))
+        self.snapshot.observe(self.store().disk(), &self.store().layout, self.snapshot.find(id)?, unit)
     }
 
     /// Remembers how a conversation was left; what is remembered reaches the disk with [`Operation::save_ledger`].
@@ -390,6 +390,15 @@ impl Operation<'_> {
             return Err(Error::Refused(format!("{parent} is archived; unarchive it first")));
         }
         self.check_cycle(id, parent)
+    }
+
+    /// Refuses a parent that is private here, for what is meant to be shown here.
+    pub(super) fn check_private(&self, id: ConversationId, parent: ConversationId) -> Result<()> {
+        if self.intent(id) != Projection::Projected {
+            return Ok(());
+        }
+        let barred = self.snapshot.bar(self.store().disk(), &self.store().layout, id, parent)?;
+        barred.map_or(Ok(()), |barred| Err(barred.error()))
     }
 
     /// Refuses a parent that would close a circle.

@@ -99,7 +99,8 @@ impl Writer {
         let path = managed(&dir, ManagedFile::Metadata);
         let Some(contents) = read_file(self.store.disk(), &path)? else { return Ok(None) };
         let Some(decision) = decide(id, &contents.bytes, shape, &known.books.mirror) else { return Ok(None) };
-        if !self.fits(id, partition, shape, &decision.meta, &known)? {
+        let stored = known.books.mirror.effective_parent(id, Meta::parse(&contents.bytes).ok().as_ref(), None);
+        if !self.fits(id, partition, (shape, stored), &decision.meta, &known)? {
             return Ok(None);
         }
         let name = id.dirname(decision.meta.title());
@@ -160,7 +161,7 @@ impl Writer {
         &self,
         id: ConversationId,
         partition: Partition,
-        shape: Shape<'_>,
+        (shape, stored): (Shape<'_>, Option<ConversationId>),
         meta: &Meta,
         known: &Known<'_>,
     ) -> Result<bool> {
@@ -169,7 +170,8 @@ impl Writer {
             Shape::Place { parent: None | Some(None), .. } => (None, false),
             Shape::Place { parent: Some(Some(parent)), .. } => (Some(parent), true),
             Shape::Bytes(_) => match meta.parent() {
-                Parent::Of(parent) => (Some(parent), false),
+                // A parent that is new and hidden may be private.
+                Parent::Of(parent) => (Some(parent), stored != Some(parent)),
                 Parent::Root | Parent::Absent | Parent::Garbage(_) => (None, false),
             },
         };

@@ -96,6 +96,9 @@ impl Operation<'_> {
     fn heed_move(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
         let Some(moved) = self.snapshot().find(id)?.moved.clone() else { return Ok(()) };
+        if let Some(barred) = self.snapshot().barred_by_place(id) {
+            return Err(barred.error());
+        }
         if let Some(parent) = self.snapshot().circle(id) {
             return Err(Error::circle(id, parent));
         }
@@ -238,6 +241,9 @@ impl Operation<'_> {
     /// Copies a conversation that only the workspace has into the store, as it is.
     fn import_whole(&mut self, guard: &Guard) -> Result<()> {
         let id = guard.id();
+        if let Some(barred) = self.snapshot().barred(id) {
+            return Err(barred.error());
+        }
         let disk = self.store().disk();
         let conversation = self.snapshot().find(id)?;
         let work = conversation.work.clone().ok_or(Error::NotFound { id })?;

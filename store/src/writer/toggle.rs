@@ -150,12 +150,9 @@ impl Writer {
 impl Writer {
     /// Refuses to show private conversations for the sake of one beneath them, unless the user named them.
     fn check_ancestors(&self, snapshot: &Snapshot, id: ConversationId, named: &[ConversationId]) -> Result<()> {
-        let above = snapshot.tree(snapshot.find(id)?.partition).ancestors(id);
-        let hidden: Vec<_> = above
-            .filter(|&above| !snapshot.is_shown(above) && !named.contains(&above))
-            .map(|above| (above, snapshot.ledger.get(above).cloned()))
-            .collect();
-        let private = self.store.private_above(id, &hidden)?;
+        let ancestors = snapshot.tree(snapshot.find(id)?.partition).ancestors(id);
+        let ancestors = ancestors.filter(|above| !snapshot.is_shown(*above) && !named.contains(above));
+        let private = self.store.private_above(&snapshot.ledger, id, ancestors)?;
         if private.is_empty() {
             return Ok(());
         }

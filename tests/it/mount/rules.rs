@@ -73,7 +73,9 @@ fn directories_that_may_be_made() {
         m.sh("mkdir \"$A/foo\"; rmdir \"$A/foo\"");
         assert_eq!(m.store(), before);
 
-        // A known one that is not shown here is, contents and all, by its own name whatever words it was called by.
+        // A known one that was here is shown, contents and all, by its own name whatever words it was called by.
+        m.jp(&["c", "unhide", &format!("jp-c{}", ids::L)]).ok();
+        m.sh("rm -r \"$L\"");
         m.sh("mkdir 17528872001-some-words; cat \"$L/metadata.json\" \"$L/events.json\" > /dev/null");
         assert_eq!(lines(&m.sh("ls").stdout)[2], "17528872001-secret-plans");
         assert_eq!(m.sh("readlink 17528872001").stdout.trim(), "17528872001-secret-plans");
@@ -321,18 +323,20 @@ fn names_that_are_no_text() {
     });
 }
 
-/// A repository that has the id of a private conversation neither shows nor replaces it.
+/// Whoever has the id of a private conversation neither shows nor replaces it, whatever the program. A command does.
 #[test]
-fn git_does_not_show_what_is_private() {
+fn no_program_shows_what_is_private() {
     everyone(|m| {
         let id = m.script("jp c new --local --title Private").ok().stdout.trim().to_owned();
         let name = format!("{}-guessed", id.trim_start_matches("jp-c"));
-        // Git is known by its name.
-        let told = m.script(&format!("cp \"$(command -v mkdir)\" \"$T/git\"; \"$T/git\" \"$M/{name}\""));
-        assert!(told.code != 0 && told.stderr.contains("not permitted"), "{}", told.told());
-        assert!(!m.script("ls \"$M\"").ok().stdout.contains("private"));
-        // A person may.
-        m.script(&format!("mkdir \"$M/{name}\"")).ok();
+        m.script("cp \"$(command -v mkdir)\" \"$T/git\"").ok();
+        for program in ["\"$T/git\"", "mkdir", "cp -r \"$M/$D\""] {
+            let told = m.script(&format!("{program} \"$M/{name}\""));
+            assert!(told.code != 0 && told.stderr.contains("not permitted"), "{}", told.told());
+            assert!(!m.script("ls \"$M\"").ok().stdout.contains("private"));
+        }
+        m.jp(&["c", "unhide", &id]).ok();
+        m.sh(&format!("test -d {}-private", id.trim_start_matches("jp-c")));
     });
 }
 

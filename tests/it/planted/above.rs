@@ -8,14 +8,76 @@ use crate::story::{in_work, nesting, presence};
 /// A copy of a conversation that nobody knows, whose metadata names a parent.
 const CHILD: &str = "jp-c17000000001";
 
-/// Writes a child of a conversation into a worktree, as a commit would bring it, and has it taken in.
+/// Makes metadata name a parent.
+#[track_caller]
+fn name_parent(dir: &Path, parent: &str) {
+    let path = dir.join("metadata.json");
+    let mut metadata: Value = serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
+    metadata["parent_id"] = digits(parent).parse::<u64>().expect("a number").into();
+    put(&path, &metadata);
+}
+
+/// A conversation that came with a commit, and that the store has beneath another one since.
 #[track_caller]
 fn plant_beneath(workspace: &Workspace, parent: &str) {
-    let dir = plant(&conversations(workspace), CHILD, &events("planted", 1));
-    let parent: u64 = digits(parent).parse().expect("a number");
-    let metadata = json!({"last_activated_at": "2025-07-19T00:00:00Z", "title": "Planted", "parent_id": parent});
-    put(&dir.join("metadata.json"), &metadata);
+    plant(&conversations(workspace), CHILD, &events("planted", 1));
     workspace.jp(&["import"]).ok();
+    name_parent(&in_store(workspace, CHILD).expect("stored"), parent);
+}
+
+/// Asserts that one conversation, which the store has as a root or does not have, is held because of a parent, and that
+/// everybody who should names it.
+#[track_caller]
+fn assert_held(workspace: &Workspace, id: &str, private: &str) {
+    let before = [in_work(workspace, id), in_store(workspace, id)];
+    for command in ["import", "export"] {
+        let told = workspace.jp(&[command, "--json"]).fails_with(1);
+        assert_eq!(held(&told), [(id.to_owned(), "blocked".to_owned())], "{}", told.told());
+        assert!(told.stdout.contains(&format!("--local=false {private}")), "{}", told.told());
+    }
+    assert_eq!(named_by_status(workspace), [id]);
+    assert_eq!([in_work(workspace, id), in_store(workspace, id)], before);
+    if let Some(stored) = &before[1] {
+        let metadata: Value =
+            serde_json::from_slice(&fs::read(stored.join("metadata.json")).expect("read")).expect("JSON");
+        assert_eq!(metadata.get("parent_id"), None);
+    }
+    assert_eq!((presence(workspace, private).as_str(), in_work(workspace, private)), ("local", None));
+}
+
+/// A pulled edit that hangs what is shown beneath what is private is not taken, and the rest of the copy goes on as ever.
+#[test]
+fn a_pulled_parent_that_is_private_is_held() {
+    let it = Project::new();
+    let dir = in_work(&it.main, &it.shared).expect("shown");
+    name_parent(&dir, &it.private);
+    put(&dir.join("events.json"), &events("shared", 4));
+    it.main.jp(&["import"]).fails_with(1).says(&it.private);
+    let stored = fs::read(in_store(&it.main, &it.shared).expect("stored").join("events.json")).expect("read");
+    assert_eq!(serde_json::from_slice::<Value>(&stored).expect("JSON"), events("shared", 4));
+    assert_held(&it.main, &it.shared, &it.private);
+    // Whoever shows the parent has the edit taken.
+    it.main.jp(&["c", "edit", &it.private, "--local=false"]).ok();
+    it.main.jp(&["import"]).ok();
+    it.main.jp(&["export"]).ok();
+    assert_eq!(nesting(&it.main, &it.shared), ["secret-title", "shared"]);
+}
+
+/// The same for a conversation that is new, and for one that was moved.
+#[test]
+fn nothing_new_or_moved_hangs_beneath_what_is_private() {
+    let it = Project::new();
+    name_parent(&plant(&conversations(&it.main), CHILD, &events("planted", 1)), &it.private);
+    assert_held(&it.main, CHILD, &it.private);
+    assert_eq!(in_store(&it.main, CHILD), None);
+    fs::remove_dir_all(in_work(&it.main, CHILD).expect("planted")).expect("removed");
+    let guessed = conversations(&it.main).join(format!("{}-guessed", digits(&it.private))).join("conversations");
+    fs::create_dir_all(&guessed).expect("made");
+    let dir = in_work(&it.main, &it.shared).expect("shown");
+    fs::rename(&dir, guessed.join(dir.file_name().expect("a name"))).expect("moved");
+    let told = it.main.jp(&["import", "--json"]).fails_with(1);
+    assert_eq!(held(&told), [unjoined(&it.private), (it.shared.clone(), "blocked".to_owned())], "{}", told.told());
+    assert_eq!(it.main.jp(&["c", "show", &it.shared, "--json"]).ok().json()["parent"], Value::Null);
 }
 
 /// Asserts that no command on the child alone shows what is above it, and that each says what to do instead.
@@ -120,4 +182,8 @@ fn what_is_not_private_comes_along() {
     assert_eq!(presence(&it.main, &it.shared), "local");
     it.main.jp(&["c", "unhide", &child]).ok();
     assert_eq!(nesting(&it.main, &child), ["shared", "child"]);
+    // Also where the child itself is shown all the time, and it is told.
+    fs::remove_dir_all(&dir).expect("removed");
+    plant_beneath(&it.main, &it.shared);
+    it.main.jp(&["c", "unhide", CHILD]).ok().says("1 conversation above it");
 }

@@ -142,3 +142,128 @@ fn a_mirror_leaves_it_alone() {
     second.end(&[]);
     assert_eq!(second.says(ids::L, "presence"), "local");
 }
+
+/// A mount over the sample, with a private conversation that has a file of the user's own. Returns its digits.
+fn with_private(m: &Mounted) -> String {
+    let private = m.jp(&["c", "new", "--local", "--title", "Private plans"]).ok().stdout.trim().to_owned();
+    m.script(&format!("echo SECRET > \"$U\"/conversations/{}-private-plans/notes.md", digits(&private))).ok();
+    digits(&private).to_owned()
+}
+
+/// Asserts that neither the name nor the files of a private conversation are anywhere in the worktree.
+#[track_caller]
+fn assert_out_of_sight(m: &Mounted, private: &str) {
+    let found = m.script("cd \"$M\" && find . && grep -rl SECRET . || true").ok().stdout;
+    assert!(!found.contains("private-plans") && !found.contains("notes.md"), "{found}");
+    assert_eq!(m.says(private.parse().expect("digits"), "presence"), "local");
+}
+
+/// A program that lays out a conversation that was hidden, whose metadata names a private parent.
+const NAME_PARENT: &str = "import json, sys
+with open(sys.argv[1]) as file: meta = json.load(file)
+meta['parent_id'] = int(sys.argv[2])
+with open(sys.argv[1], 'w') as file: json.dump(meta, file)";
+
+#[test]
+fn a_pulled_parent_that_is_private_is_a_draft() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let private = with_private(&m);
+    m.jp(&["export"]).ok();
+    fs::write(m.workspace().env().root().join("tmp/name.py"), NAME_PARENT).expect("written");
+    m.script(&format!(
+        "cd \"$P\" && git init --quiet --initial-branch=main && git add --all && git commit --quiet --message=talk
+         git checkout --quiet -b planted && python3 \"$T/name.py\" \"$M/$D/metadata.json\" {private}
+         git commit --quiet --all --message=planted
+         git checkout --quiet -b none main && git rm -r --quiet .jp/conversations && git commit --quiet --message=none
+         git checkout --quiet main"
+    ))
+    .ok();
+    m.begin(&[]);
+    m.script("cd \"$P\" && git checkout --quiet none && git checkout --quiet planted && git status").ok();
+    // Git has ended, and whatever it left is in sight from now on.
+    m.script("ls -R \"$M\"").ok();
+    assert_out_of_sight(&m, &private);
+    m.sh("test -f \"$D/events.json\"");
+    let drafts = m.jp(&["draft", "ls", "--json"]).ok().stdout;
+    assert!(drafts.contains(&format!("jp-c{private}")) && drafts.contains("refused"), "{drafts}");
+    m.end(&[]);
+    assert_out_of_sight(&m, &private);
+    m.script("test -f \"$M/$D/events.json\"").ok();
+}
+
+/// Real files that name a private parent stay when a mount comes and goes, and are named.
+#[test]
+fn a_planted_parent_hides_no_real_files() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let private = with_private(&m);
+    m.jp(&["export"]).ok();
+    fs::write(m.workspace().env().root().join("tmp/name.py"), NAME_PARENT).expect("written");
+    m.script(&format!("python3 \"$T/name.py\" \"$M/$D/metadata.json\" {private}")).ok();
+    let before = contents(&conversations(m.workspace()));
+    let told = m.begin(&[]);
+    assert!(told.stderr.contains(&private), "{}", told.told());
+    m.sh("test -f \"$D/events.json\"");
+    assert_out_of_sight(&m, &private);
+    m.jp(&["unmount"]).fails_with(1).says(&private);
+    assert_eq!(contents(&conversations(m.workspace())), before);
+}
+
+/// What no ledger mentions is joined with a copy that begins alike, as another program writes it to both roots, and with no
+/// other. Files of the user's own that only the store has stay hidden.
+#[test]
+fn what_arrives_is_joined_if_it_begins_alike() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.begin(&[]);
+    m.script("echo SECRET > \"$U/conversations/$L/notes.md\"").ok();
+    let stored = contents(&m.stored(ids::L));
+    m.script(
+        "mkdir \"$T/other\" && cp \"$U/conversations/$L\"/*.json \"$T/other\" && echo '[]' > \"$T/other/events.json\"
+              cp -r \"$T/other\" \"$M/$L\"",
+    )
+    .ok();
+    m.script("ls -R \"$M\"").ok();
+    assert_eq!((m.says(ids::L, "presence"), contents(&m.stored(ids::L))), (Value::from("local"), stored.clone()));
+    m.script("test ! -e \"$M/$L/notes.md\" && test \"$(cat \"$M/$L/events.json\")\" = '[]'").ok();
+    let status = m.jp(&["status"]).stdout;
+    assert!(status.contains(&private()) && status.contains("first event"), "{status}");
+    assert!(m.jp(&["draft", "ls", "--json"]).ok().stdout.contains("refused"));
+    // Also in the next mount.
+    m.end(&[]);
+    m.begin(&[]);
+    assert_eq!((m.says(ids::L, "presence"), contents(&m.stored(ids::L))), (Value::from("local"), stored.clone()));
+    m.jp(&["draft", "drop", "--yes", &private()]).ok();
+    m.script("test ! -e \"$M/$L\"").ok();
+    m.script("mkdir \"$M/$L\" && for file in metadata base_config events; do cp \"$U/conversations/$L/$file.json\" \"$M/$L\"; done").ok();
+    m.script("test ! -e \"$M/$L/notes.md\" && cmp \"$M/$L/events.json\" \"$U/conversations/$L/events.json\"").ok();
+    assert_eq!((m.says(ids::L, "presence"), contents(&m.stored(ids::L))), (Value::from("projected"), stored));
+    m.end(&[]);
+    m.script("test ! -e \"$M/$L/notes.md\" && test -f \"$M/$L/events.json\"").ok();
+}
+
+/// Git brings a conversation in the other partition. Files of the user's own that it does not have stay hidden.
+#[test]
+fn git_shows_no_files_of_the_user_in_the_archive() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.begin(&[]);
+    m.sh("cp -r \"$D\" \"$T/saved\" && echo mine > \"$D/notes.md\" && rm -r \"$D\"");
+    m.script("cp \"$(command -v cp)\" \"$T/git\" && \"$T/git\" -r \"$T/saved\" \"$M/.archive/$D\"").ok();
+    assert_eq!(m.sh("ls \".archive/$D\"").stdout, "base_config.json\nevents.json\nmetadata.json\n");
+}
+
+/// What hangs beneath a private conversation in the store is not brought back by a program: its path would name that.
+#[test]
+fn nothing_beneath_what_is_private_is_brought_back() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    let private = with_private(&m);
+    fs::write(m.workspace().env().root().join("tmp/name.py"), NAME_PARENT).expect("written");
+    m.begin(&[]);
+    m.sh("cp -r \"$D\" \"$T/saved\" && rm -r \"$D\"");
+    m.script(&format!("python3 \"$T/name.py\" \"$U/conversations/$D/metadata.json\" {private}")).ok();
+    m.jp(&["status"]).ok();
+    let told = m.script("cp -r \"$T/saved\" \"$M/$D\"");
+    assert!(told.code != 0 && told.stderr.contains("not permitted"), "{}", told.told());
+    m.script("ls -R \"$M\"").ok();
+    assert_out_of_sight(&m, &private);
+    m.end(&[]);
+    assert_out_of_sight(&m, &private);
+}

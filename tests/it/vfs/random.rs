@@ -333,7 +333,8 @@ impl Run {
 
     fn show(&mut self) {
         let near = |model: &Model, n: u64| model.parent(n).is_none_or(|parent| model.is_visible(parent));
-        let Some(n) = self.pick(|model, n| !model.known[&n].shown && near(model, n)) else { return };
+        // What never was here is shown by commands alone.
+        let Some(n) = self.pick(|model, n| n != L && !model.known[&n].shown && near(model, n)) else { return };
         self.say(format!("make the directory of {n}"));
         self.world.driver.mkdir_and_leave(&self.model.path(n)).expect("shown");
         self.known(n).shown = true;

@@ -86,15 +86,15 @@ fn tidy(file: &str) -> String {
 fn tell(ctx: &Ctx<'_>, view: &View, id: jp_store::ConversationId, unhidden: &Unhidden) {
     let Unhidden { toggled, files } = unhidden;
     let mut parts = Vec::new();
-    if toggled.changed {
-        let others = [(&toggled.ancestors, "above it"), (&toggled.descendants, "beneath it")];
-        let others = others.into_iter().filter(|(ids, _)| !ids.is_empty());
-        let others: Vec<_> =
-            others.map(|(ids, place)| format!("{} {place}", count(ids.len(), "conversation"))).collect();
-        parts.push(match &others[..] {
-            [] => "is shown here now".to_owned(),
-            others => format!("is shown here now, with {}", others.join(" and ")),
-        });
+    let others = [(&toggled.ancestors, "above it"), (&toggled.descendants, "beneath it")];
+    let others = others.into_iter().filter(|(ids, _)| !ids.is_empty());
+    let others: Vec<_> = others.map(|(ids, place)| format!("{} {place}", count(ids.len(), "conversation"))).collect();
+    let others = others.join(" and ");
+    match (toggled.changed, others.is_empty()) {
+        (true, true) => parts.push("is shown here now".to_owned()),
+        (true, false) => parts.push(format!("is shown here now, with {others}")),
+        (false, false) => parts.push(format!("was shown here already, and now {others} too")),
+        (false, true) => {}
     }
     if !files.is_empty() {
         let listed: Vec<_> = files.iter().map(|file| clean(file)).collect();

@@ -118,6 +118,7 @@ impl Walk {
         }
         self.command(w, &["c", "edit", &format!("jp-c{id}"), "--local=true"]);
         self.model.hide(w, id);
+        self.model.views[w].made_local.insert(id);
         Some(Touched::conversations(Some(w), subtree))
     }
 
@@ -131,6 +132,7 @@ impl Walk {
         self.command(w, &args);
         for above in self.model.line(id) {
             self.model.views[w].projected.insert(above);
+            self.model.views[w].made_local.remove(&above);
         }
         let shown = self.model.subtree(id).into_iter().chain(self.model.line(id));
         Some(Touched::conversations(Some(w), shown))

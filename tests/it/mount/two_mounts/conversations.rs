@@ -108,11 +108,13 @@ impl Walk {
         Some(Touched::conversations(Some(w), gone))
     }
 
-    /// `mkdir` of one that is hidden here shows it.
+    /// `mkdir` of one that is hidden here and not private shows it.
     pub(super) fn make_known(&mut self) -> Option<Touched> {
         let w = self.a_mount()?;
         let near = |model: &Model, id: u64| model.parent(id).is_none_or(|parent| model.is_visible(w, parent));
-        let id = self.conversation(|model, id| !model.views[w].projected.contains(&id) && near(model, id))?;
+        let id = self.conversation(|model, id| {
+            !model.views[w].projected.contains(&id) && near(model, id) && model.may_be_made(w, id)
+        })?;
         self.say(format!("mount {w}: mkdir {}", self.model.path(id)));
         run("mkdir", &[], &self.world.mount(w, &self.model.path(id)));
         self.model.views[w].projected.insert(id);

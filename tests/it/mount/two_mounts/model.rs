@@ -39,6 +39,8 @@ pub(super) struct View {
     pub(super) projected: BTreeSet<u64>,
     /// Conversations that were projected and are hidden. Their real files may still be there while a mount covers them.
     pub(super) once_projected: BTreeSet<u64>,
+    /// Conversations that a command made local, and that nobody has shown since.
+    pub(super) made_local: BTreeSet<u64>,
     pub(super) hidden: BTreeMap<(u64, String), Hidden>,
     /// Names that were hidden at any time.
     pub(super) once_hidden: BTreeSet<(u64, String)>,
@@ -276,6 +278,13 @@ impl Model {
         }
         view.hidden.retain(|(other, _), _| *other != id);
         view.drafts.retain(|(other, _), _| *other != id);
+    }
+
+    /// Whether `mkdir` shows a conversation that is hidden here: it is not private.
+    pub(super) fn may_be_made(&self, w: usize, id: u64) -> bool {
+        let elsewhere = self.views.iter().any(|view| view.projected.contains(&id));
+        let view = &self.views[w];
+        !view.made_local.contains(&id) && (elsewhere || view.once_projected.contains(&id))
     }
 
     /// A conversation leaves the store.

@@ -30,6 +30,11 @@ fn arrived(world: &World, files: &[(String, Vec<u8>)]) {
 
 pub(super) fn known_is_shown_again(world: &mut World) {
     let before = world.store();
+    let writer = open(&world.workspace, true).writer().expect("writable").0;
+    writer.note(&[Change::Show(id(L))]).expect("noted");
+    world.driver.look();
+    world.lists("", &[".archive", A_PATH, D_PATH, "17528872001-lena"]);
+    world.driver.remove_all("17528872001-lena").expect("hidden");
     world.driver.mkdir_and_leave("17528872001-lena").expect("shown");
     world.lists("", &[".archive", A_PATH, D_PATH, "17528872001-lena"]);
     world.lists("17528872001-lena", &["base_config.json", "events.json", "metadata.json"]);
