@@ -44,14 +44,14 @@ pub struct Books {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     file: Option<Stat>,
-    /// Inode and size.
-    journal: Option<(u64, u64)>,
+    /// Inode, size and change time: what was added may be taken back, and something as long come in its place.
+    journal: Option<(u64, u64, i64)>,
     read: u64,
 }
 
 impl Seen {
     fn look(disk: &dyn Disk, file: &Path, journal: &Path) -> Result<Self> {
-        let journal = stat(disk, journal)?.map(|stat| (stat.ino, stat.size));
+        let journal = stat(disk, journal)?.map(|stat| (stat.ino, stat.size, stat.ctime));
         Ok(Self { file: stat(disk, file)?, journal, read: 0 })
     }
 
@@ -59,16 +59,10 @@ impl Seen {
         (self.file, self.journal) == (now.file, now.journal)
     }
 
-    /// As this, once the journal was read so far. What is behind that may be taken back, and something as long come in its
-    /// place.
-    fn read_to(self, read: u64) -> Self {
-        Self { journal: self.journal.map(|(ino, _)| (ino, read)), read, ..self }
-    }
-
     /// Where to go on reading the journal, if all that happened since is that lines were added to it.
     fn resume(&self, now: &Self) -> Option<u64> {
-        let (ino, size) = now.journal?;
-        let same = self.journal.is_none_or(|(before, _)| before == ino) && size >= self.read;
+        let (ino, size, _) = now.journal?;
+        let same = self.journal.is_none_or(|(before, ..)| before == ino) && size >= self.read;
         (self.file == now.file && same).then_some(self.read)
     }
 }
@@ -116,7 +110,7 @@ impl Books {
             let still = stat(disk, &root.tree_file())? == now.file;
             if let Some(lines) = lines.filter(|_| still) {
                 let whole = lines::whole(&lines);
-                self.links = now.read_to(from + whole as u64);
+                self.links = Seen { read: from + whole as u64, ..now };
                 return Ok(mirror::journal::replay(&mut self.mirror, &lines[..whole], Footing::new(now.file)));
             }
         }
@@ -138,7 +132,7 @@ impl Books {
             let still = store.footing()? == on;
             if let Some(lines) = lines.filter(|_| still) {
                 let whole = lines::whole(&lines);
-                self.shown = now.read_to(from + whole as u64);
+                self.shown = Seen { read: from + whole as u64, ..now };
                 return Ok(journal::replay(&mut self.ledger, &lines[..whole], on));
             }
         }
