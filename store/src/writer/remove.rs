@@ -31,8 +31,7 @@ pub enum Strategy {
 }
 
 /// What the note in the trash says of an expired conversation.
-const EXPIRED: &str =
-    "The time of this conversation was up. It had files of your own, or events that were not \
+const EXPIRED: &str = "The time of this conversation was up. It had files of your own, or events that were not \
     exported. To use it again, take `expires_at` out of its metadata and `expired-` from its name.\n";
 
 /// Why conversations are removed.
