@@ -84,6 +84,8 @@ struct Ground {
 /// A directory and all that can be told of where it lies.
 struct Used {
     path: PathBuf,
+    /// Its path without links.
+    spot: PathBuf,
     inode: Option<(u64, u64)>,
     locations: Vec<Location>,
 }
@@ -91,7 +93,9 @@ struct Used {
 impl Used {
     fn is_within(&self, outer: &Self) -> bool {
         let by_inode = self.inode.is_some() && self.inode == outer.inode;
-        by_inode || self.locations.iter().any(|inner| outer.locations.iter().any(|outer| inner.is_within(outer)))
+        by_inode
+            || self.spot.starts_with(&outer.spot)
+            || self.locations.iter().any(|inner| outer.locations.iter().any(|outer| inner.is_within(outer)))
     }
 }
 
@@ -105,6 +109,9 @@ impl Ground {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return trusted::canonical_or_new(path);
         };
+        if !self.mounts.iter().any(Mount::is_ours) {
+            return trusted::canonical_or_new(path);
+        }
         let spot = trusted::canonical_or_new(parent)?.join(name);
         if self.is_ours(&spot) { Ok(spot) } else { trusted::canonical_or_new(&spot) }
     }
@@ -130,7 +137,7 @@ impl Ground {
             };
             let behind_ours = self.is_ours(&spot) || self.is_ours(&at);
             let inode = if behind_ours { None } else { inode(&path).context("look at", &path)? };
-            Ok(Used { inode, locations: self.locations(&at), path })
+            Ok(Used { inode, locations: self.locations(&at), spot: at, path })
         };
         dirs.into_iter().map(used).collect()
     }
@@ -153,7 +160,10 @@ impl Ground {
         let own = self.used(&store.dir, of_store(store))?;
         let any =
             |test: &dyn Fn(&Used, &Used) -> bool| own.iter().any(|own| others.iter().any(|other| test(own, other)));
-        let within = |inner: &Path, outer: &Path| self.is_within(inner, outer).context("look at", inner);
+        // Without a table only the inodes on the way tell.
+        let within = |inner: &Path, outer: &Path| {
+            if self.mounts.is_empty() { trusted::is_within(inner, outer).context("look at", inner) } else { Ok(false) }
+        };
         if any(&|own, other| other.is_within(own)) || within(&top.path, &store.dir)? {
             return Err(refuse(name, &top.path, "lies in the store", &store.dir));
         }
