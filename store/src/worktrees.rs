@@ -239,9 +239,7 @@ impl Store {
         stored: &Path,
         copy: &Path,
     ) -> Result<Option<HoldReason>> {
-        let exposure = self.exposure(id, ours)?;
-        let alike = exposure != Exposure::Unknown || begins_alike(self.disk(), stored, copy)?;
-        let reason = hold_reason(exposure, alike);
+        let reason = hold_reason(self.exposure(id, ours)?, begins_alike(self.disk(), stored, copy)?);
         Ok(if ours.is_some_and(Entry::was_made_local) { reason.and(Some(HoldReason::MadeLocal)) } else { reason })
     }
 }

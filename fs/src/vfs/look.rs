@@ -381,8 +381,14 @@ impl Vfs {
     fn look_at_books_with(&self, sight: &mut Sight) -> Result<()> {
         let changed = sight.books.follow(self.writer.store())?;
         let mut stale = Vec::new();
+        let mut shown_instead = false;
         for id in changed {
-            let Some(item) = self.catalog.read().get(id).filter(|item| !item.pending).cloned() else { continue };
+            let Some(item) = self.catalog.read().get(id).cloned() else { continue };
+            if item.pending {
+                // A command may show the store's conversation while a copy of it that is held has its name.
+                shown_instead |= sight.books.ledger.get(id).is_some_and(|it| it.intent == Projection::Projected);
+                continue;
+            }
             let mut new = item.clone();
             if sight.books.mirror.parent(id) != item.parent {
                 new = self.look_at(sight, id, item.partition, item.name.clone(), item.dir.clone());
@@ -398,7 +404,7 @@ impl Vfs {
             }
         }
         self.tell(stale);
-        Ok(())
+        if shown_instead { self.look_at_names_with(sight, None) } else { Ok(()) }
     }
 
     /// One file of a conversation. What we did ourselves is no news.

@@ -267,3 +267,22 @@ fn nothing_beneath_what_is_private_is_brought_back() {
     m.end(&[]);
     assert_out_of_sight(&m, &private);
 }
+
+/// A command shows the store's conversation in the place of a copy that is held, and the copy stays apart.
+#[test]
+fn a_command_shows_the_stores_in_place_of_a_held_copy() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.begin(&[]);
+    let stored = contents(&m.stored(ids::L));
+    m.script(
+        "mkdir \"$M/$L\" && cp \"$U/conversations/$L/metadata.json\" \"$M/$L\" && echo '[]' > \"$M/$L/events.json\"",
+    )
+    .ok();
+    m.jp(&["c", "unhide", &private()]).ok();
+    m.script("cmp \"$M/$L/events.json\" \"$U/conversations/$L/events.json\"").ok();
+    assert_eq!(contents(&m.stored(ids::L)), stored);
+    m.jp(&["draft", "drop", "--yes", &private()]).ok();
+    m.script("test -f \"$M/$L/events.json\"").ok();
+    m.end(&[]);
+    assert_eq!(contents(&m.stored(ids::L)), stored);
+}
