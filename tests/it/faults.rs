@@ -473,7 +473,7 @@ fn several_silos_and_a_workspace_of_its_own() {
             flat("otvo8", Sample::new(C).title("Clara").mtime(BEFORE).archived());
             fs::create_dir_all(silos.join("feature-otvo8/sessions")).unwrap();
             fs::write(silos.join("feature-otvo8/approvals.json"), "{}").unwrap();
-            Sample::new(D).title("Dora").parent(B).write(workspace, Place::Workspace);
+            Sample::new(D).title("Dora").write(workspace, Place::Workspace);
         },
         change: |store| {
             let (writer, _) = store.writer()?;

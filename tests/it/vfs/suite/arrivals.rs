@@ -62,7 +62,7 @@ pub(super) fn known_is_shown_again(world: &mut World) {
     world.lists(B_PATH, &["base_config.json", "events.json", "metadata.json", "notes.md"]);
     // One that the store has had for so short a time that nobody here has heard of it, under this name or another.
     for (id, name, title) in [(N, NORA, "Nora"), (N + 10, "17528892011-olga", "Helga")] {
-        Sample::new(id).title(title).file("notes.md", "from afar\n").write(&world.workspace, Place::User);
+        Sample::new(id).title(title).events(0).file("notes.md", "from afar\n").write(&world.workspace, Place::User);
         world.driver.mkdir_and_leave(name).expect("shown");
         let dir = format!("{id}-{}", title.to_lowercase());
         world.lists(&dir, &["base_config.json", "events.json", "metadata.json", "notes.md"]);
