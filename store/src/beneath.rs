@@ -663,5 +663,6 @@ fn trim(mut rest: &[u8]) -> &[u8] {
 
 /// Whether one of the names is `..`, which could lead out again.
 fn has_odd_component(rest: &[u8]) -> bool {
-    memchr::memmem::find(rest, b"..").is_some() && rest.split(|&byte| byte == b'/').any(|name| name == b"..")
+    memchr::memchr_iter(b'.', rest)
+        .any(|at| (at == 0 || rest[at - 1] == b'/') && matches!(&rest[at..], b".." | [b'.', b'.', b'/', ..]))
 }
