@@ -188,19 +188,16 @@ pub(crate) fn exposure_of(ours: Option<&Entry>, others: impl FnOnce() -> Result<
 }
 
 /// Those of a conversation's ancestors that are private in this worktree, and so are not shown for its sake: no worktree shows
-/// them, or the user made them local here and the conversation was not hidden with them.
+/// them, or the user made them local here.
 pub(crate) fn private_of(
     ledger: &Ledger,
-    id: ConversationId,
     ancestors: impl IntoIterator<Item = ConversationId>,
     others: impl Fn(ConversationId) -> Result<Exposure>,
 ) -> Result<Vec<ConversationId>> {
     let mut private = Vec::new();
     for above in ancestors {
-        let ours = ledger.get(above);
-        let took_along = ours.is_some_and(|entry| entry.took_along.contains(&id));
         // What no worktree has a word about may be private all the same: other programs write none.
-        if !took_along && exposure_of(ours, || others(above))? != Exposure::Projected {
+        if exposure_of(ledger.get(above), || others(above))? != Exposure::Projected {
             private.push(above);
         }
     }
@@ -212,11 +209,10 @@ impl Store {
     pub fn private_above(
         &self,
         ledger: &Ledger,
-        id: ConversationId,
         ancestors: impl IntoIterator<Item = ConversationId>,
     ) -> Result<Vec<ConversationId>> {
         let others = OnceLock::new();
-        private_of(ledger, id, ancestors, |above| read_once(&others, self.disk(), &self.layout, above))
+        private_of(ledger, ancestors, |above| read_once(&others, self.disk(), &self.layout, above))
     }
 
     /// Where a conversation is exposed. It is local if it was made so in this worktree by a command, or if it is so in every

@@ -62,6 +62,14 @@ impl Vfs {
             return self.enter(&node);
         }
         let Wanted { dir, node, unseen, hold: _hold } = &self.hold_name(caller, parent, name)?;
+        if matches!(node, Node::Managed(..)) {
+            let is_there = self.is_there(caller, dir, name)?;
+            return Err(if is_there {
+                FsError::Exists
+            } else {
+                FsError::Refused("the name is that of a managed file")
+            });
+        }
         let _aware = self.aware(dir, name);
         self.make_way(node)?;
         if *unseen {
@@ -80,7 +88,8 @@ impl Vfs {
             }
             Ok(path)
         };
-        let path = self.noted(self.to_show(node), || self.or_look_again(node, make))?;
+        let changes = if *unseen { self.to_show_empty(node)? } else { self.to_show(node) };
+        let path = self.noted(changes, || self.or_look_again(node, make))?;
         self.note_own(&path);
         self.made(dir, name);
         self.enter(node)
@@ -122,7 +131,7 @@ impl Vfs {
             exposure => exposure,
         };
         match exposure {
-            Exposure::Projected if self.private_above(id, above)?.is_empty() => {
+            Exposure::Projected if self.private_above(above)?.is_empty() => {
                 self.bring_back(caller, id, &item, at, name)?;
             }
             Exposure::Projected => return Err(ABOVE),
@@ -144,18 +153,13 @@ impl Vfs {
         Ok(self.writer.store().exposure(id, entry.as_ref())?)
     }
 
-    /// Those of a conversation's ancestors that are private here.
-    pub(super) fn private_above(
-        &self,
-        id: ConversationId,
-        ancestors: impl IntoIterator<Item = ConversationId>,
-    ) -> Result<Vec<ConversationId>> {
-        let ancestors: Vec<_> = ancestors.into_iter().collect();
+    /// Those of some conversations that are private here.
+    pub(super) fn private_above(&self, ancestors: Vec<ConversationId>) -> Result<Vec<ConversationId>> {
         if ancestors.is_empty() {
             return Ok(ancestors);
         }
         let sight = self.sight.lock();
-        Ok(self.writer.store().private_above(&sight.books.ledger, id, ancestors)?)
+        Ok(self.writer.store().private_above(&sight.books.ledger, ancestors)?)
     }
 
     fn bring_back(&self, caller: Caller, id: ConversationId, item: &Item, at: Dir, name: &OsStr) -> Result<()> {

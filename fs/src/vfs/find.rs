@@ -183,6 +183,12 @@ impl Vfs {
         fresh.maker == caller.process()
     }
 
+    /// Whether a path is of a conversation that a program is bringing back, and that program has not made it yet. It may have
+    /// others make it.
+    pub(super) fn is_fresh(&self, id: ConversationId, inner: &Path) -> bool {
+        self.fresh.lock().get(&id).is_some_and(|fresh| !fresh.new && !fresh.made.contains(inner))
+    }
+
     /// The program that made the directory has made this name in it, or in a directory beneath it.
     pub(super) fn unmask(&self, dir: &Node, name: &OsStr) {
         let (id, inner) = match dir {
@@ -223,7 +229,7 @@ impl Vfs {
             }
             catalog.hidden_above(id)
         };
-        match self.private_above(id, hidden.iter().copied()) {
+        match self.private_above(hidden.clone()) {
             Ok(private) if private.is_empty() => {}
             // It stays out of sight with it.
             Ok(private) => {

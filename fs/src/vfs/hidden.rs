@@ -55,6 +55,8 @@ impl Vfs {
         };
         let shown = match draft {
             Some(draft) => draft.base,
+            // Nobody has looked at it since it was brought back.
+            None if self.is_fresh(id, &inner) => self.last_shown(id, &inner),
             // What cannot be read can be removed all the same. It is kept when its name is made again.
             None => self.writer.digest_at(&self.path(node)?).unwrap_or_else(|error| {
                 tracing::debug!(%error, "what is hidden is not known");
@@ -72,7 +74,8 @@ impl Vfs {
 
     /// What is known of a name that a caller does not see; `None` if it sees what is there.
     pub(super) fn unseen(&self, caller: Caller, id: ConversationId, inner: &Path) -> Option<Unseen> {
-        self.is_unseen(caller, id, inner).then(|| Unseen { last_shown: self.last_shown(id, inner) })
+        let unseen = self.is_unseen(caller, id, inner) || self.is_fresh(id, inner);
+        unseen.then(|| Unseen { last_shown: self.last_shown(id, inner) })
     }
 
     /// What this worktree last showed or exported under a name that is not seen, as far as it is known.
@@ -85,16 +88,21 @@ impl Vfs {
     /// stays, and what is in it stays hidden.
     pub(super) fn make_room(&self, caller: Caller, node: &Node, kind: Kind) -> Result<()> {
         let Node::Own(id, inner) = node else { return Ok(()) };
-        if !self.is_unseen(caller, *id, inner) {
+        let unseen = self.is_unseen(caller, *id, inner);
+        if !unseen && !self.is_fresh(*id, inner) {
             return Ok(());
         }
         let path = self.path(node)?;
+        // Another program may have made it since it was looked at.
+        self.backing.doubt(&path);
         let there = match self.backing.stat(&path) {
             Err(error) if is_absent(&error) => return Ok(()),
             there => there.context("look at", &path)?.kind,
         };
         match there {
             Kind::Dir if kind == Kind::Dir => Ok(()),
+            // Whoever sees it is told that it is in the way.
+            _ if !unseen && kind != there => Ok(()),
             Kind::Dir | Kind::Other => self.set_aside(*id, inner, &path),
             Kind::File | Kind::Link if kind == there => {
                 let digest = self.writer.digest_at(&path)?;
@@ -112,6 +120,21 @@ impl Vfs {
                 }
             }
         }
+    }
+
+    /// What has to be written down before a directory that is hidden here can be made again, as an empty one.
+    pub(super) fn to_show_empty(&self, node: &Node) -> Result<Vec<Change>> {
+        let mut changes = self.to_show(node);
+        let Node::Own(id, inner) = node else { return Ok(changes) };
+        let path = self.path(node)?;
+        self.backing.doubt(&path);
+        let listed = match self.backing.list(&path) {
+            Err(error) if is_absent(&error) => return Ok(changes),
+            listed => listed.context("list", &path)?,
+        };
+        let inside = listed.into_iter().map(|(name, _)| inner.join(name)).filter(|inner| !self.is_hidden(*id, inner));
+        changes.extend(inside.map(|inner| Change::HideFile(*id, to_text(&inner).into_owned())));
+        Ok(changes)
     }
 
     /// Keeps what the store has under a name that something else takes.

@@ -94,7 +94,7 @@ impl Snapshot {
             }
             at = found.parent;
         }
-        let private = private_of(&self.ledger, id, line, |above| read_once(&self.others, disk, layout, above))?;
+        let private = private_of(&self.ledger, line, |above| read_once(&self.others, disk, layout, above))?;
         Ok(private.first().map(|&private| Barred { id, parent, private }))
     }
 

@@ -151,8 +151,12 @@ impl Writer {
     /// Refuses to show private conversations for the sake of one beneath them, unless the user named them.
     fn check_ancestors(&self, snapshot: &Snapshot, id: ConversationId, named: &[ConversationId]) -> Result<()> {
         let ancestors = snapshot.tree(snapshot.find(id)?.partition).ancestors(id);
-        let ancestors = ancestors.filter(|above| !snapshot.is_shown(*above) && !named.contains(above));
-        let private = self.store.private_above(&snapshot.ledger, id, ancestors)?;
+        // What was hidden with an ancestor comes back with it, where the user says so.
+        let went_along =
+            |above: ConversationId| snapshot.ledger.get(above).is_some_and(|entry| entry.took_along.contains(&id));
+        let ancestors =
+            ancestors.filter(|&above| !snapshot.is_shown(above) && !named.contains(&above) && !went_along(above));
+        let private = self.store.private_above(&snapshot.ledger, ancestors)?;
         if private.is_empty() {
             return Ok(());
         }

@@ -172,6 +172,10 @@ fn a_planted_directory_that_went_is_no_move() {
         for name in ["metadata.json", "base_config.json", "events.json"] {
             fs::copy(known.join(name), dir.join(name)).expect("copied");
         }
+        if dir.ends_with(format!("{}-zzz", &unknown[4..])) {
+            // It begins as any array of events does, and is none.
+            fs::write(dir.join("events.json"), &events[..10]).expect("written");
+        }
         fs::write(dir.join("notes.md"), "planted").expect("written");
         pair.it.git(&["add", dir.to_str().expect("UTF-8")]).ok();
     }

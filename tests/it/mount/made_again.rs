@@ -76,3 +76,39 @@ fn by_hand() {
         m.check_store();
     }
 }
+
+/// A program that brings a conversation back may have several processes: one makes the directory, others its files.
+#[test]
+fn by_several_processes() {
+    if !jp_tests::have(&["rsync"]) {
+        return;
+    }
+    let Some((main, feature)) = pair() else { return };
+    main.sh("cd \"$D\" && mkdir d && echo first > d/x && cp -r \"$PWD\" \"$P/backup\" && rm -r \"$PWD\"");
+    let theirs = said("a year of conversation", 100);
+    feature.script(&format!("cd \"$M/$D\" && printf '%s' '{theirs}' > events.json && echo precious > d/x")).ok();
+    main.script("rsync --archive \"$P/backup/\" \"$M/$D/\"").ok();
+    let kept = kept(&main);
+    assert!(kept.contains(&theirs) && kept.contains(&"precious\n".to_owned()), "{kept:?}");
+    for m in [&main, &feature] {
+        m.end(&[]);
+        m.check_store();
+    }
+}
+
+/// A directory that is made again is empty, and what others have put into it meanwhile is kept when its name is taken.
+#[test]
+fn in_a_directory_that_is_made_again() {
+    let Some((main, feature)) = pair() else { return };
+    main.sh("cd \"$A\" && mkdir d && echo first > d/one && rm -r d");
+    feature.sh("cd \"$A\" && echo precious > d/two");
+    main.sh("cd \"$A\" && mkdir d && test -z \"$(ls -A d)\" && echo mine > d/two");
+    assert!(kept(&main).contains(&"precious\n".to_owned()));
+    // A managed name is no directory's.
+    main.script("cd \"$M/$A\" && rm events.json && mkdir events.json").fails_with(1);
+    main.jp(&["c", "unhide", &format!("jp-c{}", ids::A), "events.json"]).ok();
+    for m in [&main, &feature] {
+        m.end(&[]);
+        m.check_store();
+    }
+}

@@ -82,6 +82,22 @@ fn a_directory_that_is_made_shows_no_private_parent() {
     assert_eq!(m.says(ids::L, "presence"), "local");
 }
 
+/// What a program brings back of a conversation that was hidden with its parent does not show that one.
+#[test]
+fn a_file_that_is_brought_back_shows_no_parent_that_was_made_local() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.workspace().jp(&["c", "edit", "--local=true", &format!("jp-c{}", ids::A)]).ok();
+    m.begin(&[]);
+    m.script(&format!("mkdir -p \"$M/{}-planted\" && echo n > \"$M/{0}-planted/n.md\"", ids::B)).fails_with(1);
+    let shown = contents(&m.point());
+    assert!(!shown.keys().any(|path| path.to_string_lossy().contains(&ids::A.to_string())), "{:?}", shown.keys());
+    assert_eq!(m.says(ids::A, "presence"), "local");
+    // Its user may say so.
+    m.jp(&["c", "unhide", &format!("jp-c{}", ids::B)]).ok();
+    assert_eq!(m.says(ids::A, "presence"), "projected");
+    m.end(&[]);
+}
+
 /// What is shown does not vanish because its file names a parent that is hidden here: that is a draft, until it can be shown.
 #[test]
 fn a_hidden_parent_in_the_file_is_a_draft() {
