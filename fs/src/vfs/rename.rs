@@ -254,7 +254,8 @@ impl Vfs {
         if !movable(source) || !movable(target) {
             return Err(FsError::Refused("a directory of its own kind is needed"));
         }
-        if self.leaves_store(source, target)? {
+        let enters_store = matches!((source, target), (Node::Scratch(..), Node::Own(..)));
+        if self.leaves_store(source, target)? || (enters_store && self.has_scratch_inside(&self.path(source)?)?) {
             // Whoever moves it copies and removes it instead, file by file.
             return Err(FsError::CrossDevice);
         }
@@ -383,6 +384,16 @@ impl Vfs {
             Node::Managed(id, _) => Ok(!self.item(*id)?.pending),
             _ => Ok(false),
         }
+    }
+
+    /// Whether something in a directory has a name for scratch, which has no place in the store.
+    fn has_scratch_inside(&self, dir: &Path) -> Result<bool> {
+        for (name, kind) in self.backing.list(dir).context("list", dir)? {
+            if is_scratch(&name) || (kind == Kind::Dir && self.has_scratch_inside(&dir.join(name))?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a file of the user's own would go from the store to where removing is for good. The store keeps it then.

@@ -112,3 +112,14 @@ fn in_a_directory_that_is_made_again() {
         m.check_store();
     }
 }
+
+/// Scratch in a directory that gets a name of the user's own stays scratch, and stays in sight.
+#[test]
+fn a_scratch_directory_gets_another_name() {
+    let Some(m) = Mounted::not_yet(User::Own, TestEnv::in_memory) else { return };
+    m.begin(&[]);
+    m.sh("cd \"$A\" && mkdir -p out.tmp/z && echo 1 > out.tmp/x.md && echo 2 > out.tmp/z/y.tmp && mv out.tmp out");
+    m.sh("cd \"$A\" && test \"$(cat out/x.md out/z/y.tmp)\" = \"$(printf '1\\n2')\" && test ! -e out.tmp");
+    assert!(m.stored(ids::A).join("out/x.md").exists() && !m.stored(ids::A).join("out/z/y.tmp").exists());
+    m.end(&[]);
+}
